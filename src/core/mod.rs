@@ -1,0 +1,15 @@
+//! The rules. Pure: inputs and the moment go in, effects in order come out. No I/O, no clock, no randomness, no tokio,
+//! no serde: the driver (`engine`) has those, and hours of protocol are tested here in milliseconds.
+
+pub mod effect;
+pub mod exchange;
+pub mod ids;
+pub mod outcome;
+pub mod policy;
+mod presence;
+pub mod registry;
+pub mod relay;
+mod replies;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! What the asked bot sends while and after it works: replies, failures, heartbeats, receipts; and the asker's cancel.
+//! Whoever is not party to an exchange learns nothing from any of these, not even that it exists.
+
+use std::sync::Arc;
+
+use super::effect::{Effect, Fact};
+use super::exchange::{Asked, Awake, Late, Phase};
+use super::ids::{AgentName, ConnectionId, Millis, RequestId};
+use super::outcome::{Outcome, explain};
+use super::relay::{Recent, Relay};
+
+/// What a bot hands in as the end of its turn.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    Answer(Arc<str>),
+    /// The turn ended without an answer; why, in a sentence.
+    Failure(Arc<str>),
+}
+
+/// What became of a reply.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Replied {
+    Taken,
+    /// The exchange had ended; the answer is kept and handed over.
+    TakenLate,
+    AlreadyAnswered,
+    Empty,
+    TooLarge { bytes: usize, max: usize },
+    /// Not among the open and the recent ones: history decides, through `late`.
+    AskHistory,
+    /// No such request for this agent.
+    Unknown,
+}
+
+impl Relay {
+    pub fn reply(&mut self, now: Millis, from: &AgentName, id: RequestId, reply: Reply, call: Option<Arc<str>>, out: &mut Vec<Effect>) -> Replied {
+        if let Some(bad) = self.check_text(&reply) {
+            return bad;
+        }
+        let Some(open) = self.open.get(&id) else {
+            return match self.recent.get(&id).cloned() {
+                None => Replied::AskHistory,
+                Some(recent) => self.late(now, from, recent.asked, recent.answered, recent.call, reply, call, out),
+            };
+        };
+        if open.to != *from {
+            return Replied::Unknown;
+        }
+        match reply {
+            Reply::Answer(text) => self.end(now, id, Outcome::Answered, text, call, out),
+            Reply::Failure(detail) => {
+                let text = explain(Outcome::Failed, from, Some(&detail), 0);
+                self.end(now, id, Outcome::Failed, text.into(), call, out);
+            }
+        }
+        Replied::Taken
+    }
+
+    fn check_text(&self, reply: &Reply) -> Option<Replied> {
+        let (Reply::Answer(text) | Reply::Failure(text)) = reply;
+        let (bytes, max) = (text.len(), self.limits.max_answer_bytes);
+        if text.trim().is_empty() {
+            return Some(Replied::Empty);
+        }
+        (bytes > max).then_some(Replied::TooLarge { bytes, max })
+    }
+
+    /// A reply to an exchange that ended as `asked`, `answered` and `earlier` (the call that carried the answer) say.
+    #[allow(clippy::too_many_arguments)]
+    pub fn late(
+        &mut self,
+        now: Millis,
+        from: &AgentName,
+        asked: Arc<Asked>,
+        answered: bool,
+        earlier: Option<Arc<str>>,
+        reply: Reply,
+        call: Option<Arc<str>>,
+        out: &mut Vec<Effect>,
+    ) -> Replied {
+        // Between the look into history and now the same late reply may have been taken.
+        let (answered, earlier) = self.recent.get(&asked.id).map_or((answered, earlier), |r| (r.answered, r.call.clone()));
+        if *asked.to != *from.as_str() {
+            return Replied::Unknown;
+        }
+        if call.is_some() && call == earlier {
+            return Replied::Taken;
+        }
+        let Reply::Answer(answer) = reply else { return Replied::AlreadyAnswered };
+        if answered {
+            return Replied::AlreadyAnswered;
+        }
+        let late = Arc::new(Late { answer, at: now, call: call.clone() });
+        out.push(Effect::Record(Fact::Late { id: asked.id, late: late.clone() }));
+        self.remember(Recent { asked: asked.clone(), answered: true, call });
+        let asker = self.registry.agents.get(&asked.from).and_then(|a| a.newest());
+        if let Some(link) = asker.filter(|link| link.hello.features.answer) {
+            out.push(Effect::LateAnswer { connection: link.id, asked, late });
+        }
+        Replied::TakenLate
+    }
+
+    /// The asked bot is at work: the whole quiet limit begins anew.
+    pub fn heartbeat(&mut self, now: Millis, from: &AgentName, id: RequestId) -> bool {
+        let Some(open) = self.open.get_mut(&id).filter(|open| open.to == *from) else { return false };
+        let Phase::Awake(awake) = &mut open.phase else { return false };
+        awake.heard = now;
+        self.rearm(id);
+        true
+    }
+
+    /// The process behind this connection has the question: it is not to be woken for it again.
+    pub fn received(&mut self, now: Millis, connection: ConnectionId, id: RequestId, out: &mut Vec<Effect>) -> bool {
+        let Some((name, agent)) = self.registry.owner_mut(connection) else { return false };
+        let instance = agent.link_mut(connection).and_then(|l| l.hello.instance.clone());
+        let Some(open) = self.open.get_mut(&id).filter(|open| open.to == name) else { return false };
+        let Phase::Awake(awake) = &mut open.phase else { return false };
+        awake.heard = now;
+        if let Some(instance) = instance
+            && awake.holder.as_ref() != Some(&instance)
+        {
+            awake.holder = Some(instance.clone());
+            out.push(Effect::Record(Fact::Received { id, instance, attempt: awake.attempt }));
+        }
+        self.rearm(id);
+        true
+    }
+
+    /// Ends an open exchange on behalf of its asker or a person; `false` if it is none.
+    pub fn cancel(&mut self, now: Millis, id: RequestId, why: &str, out: &mut Vec<Effect>) -> bool {
+        let Some(open) = self.open.get(&id) else { return false };
+        let text = explain(Outcome::Cancelled, &open.to, Some(why), 0);
+        self.end(now, id, Outcome::Cancelled, text.into(), None, out);
+        true
+    }
+
+    pub(super) fn understands(&self, agent: &AgentName, connection: ConnectionId, what: impl Fn(&super::registry::Features) -> bool) -> bool {
+        let link = self.registry.agents.get(agent).and_then(|a| a.links.iter().find(|l| l.id == connection));
+        link.is_some_and(|l| what(&l.hello.features))
+    }
+
+    /// The wake of an exchange that is at work on this connection.
+    pub(super) fn awake_mut(&mut self, id: RequestId) -> Option<&mut Awake> {
+        match &mut self.open.get_mut(&id)?.phase {
+            Phase::Awake(awake) => Some(awake),
+            _ => None,
+        }
+    }
+}

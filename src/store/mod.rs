@@ -1,0 +1,172 @@
+//! REDB, behind a journal. Owns the data directory's `bridge.redb` and `journal`: one writer thread with group commit,
+//! an ordered log of facts that is the truth, and what is derived from it in the same transaction. Decides nothing.
+//!
+//! A batch of facts is durable when the journal has it on disk (one append, one fdatasync for all that wait), and
+//! readable when redb has it (a commit without sync). Once a second, and before the journal is full, redb is synced
+//! with quick repair and the journal begins again. At the start the journal's rest is applied, so redb opens in
+//! milliseconds after a crash and nothing that was acknowledged is missing.
+
+mod disk;
+mod journal;
+mod read;
+mod record;
+mod tables;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
+use std::thread::JoinHandle;
+
+use redb::Database;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::core::effect::Fact;
+use crate::core::ids::{AgentName, Seq};
+
+pub use record::{StoredAgent, StoredToken};
+
+/// What is under way unwritten at most; whoever wants to record more waits for a place.
+const QUEUE: usize = 1024;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("cannot use the data directory {}: {source}. Give another with --data-dir, or mend its owner and mode", path.display())]
+    Directory { path: PathBuf, source: std::io::Error },
+    #[error("{} is in use by another process. Two relays cannot share a data directory: stop the other one, or give this one its own with --data-dir", path.display())]
+    InUse { path: PathBuf },
+    #[error("{} was written by a newer hermes-bridge (format {found}, this one reads up to {known}). Nothing was changed: run that version, or restore a backup made by this one", path.display())]
+    Newer { path: PathBuf, found: u64, known: u64 },
+    #[error("cannot open {}: {source}. `hermes-bridge check` looks closer; a backup can be put back with `restore`", path.display())]
+    Open { path: PathBuf, source: Box<redb::Error> },
+    #[error("store: {0}")]
+    Redb(#[from] Box<redb::Error>),
+    #[error("the journal {}: {source}", path.display())]
+    Journal { path: PathBuf, source: std::io::Error },
+    #[error("a stored record cannot be read: {0}")]
+    Record(String),
+    #[error("the store is not available at the moment")]
+    Down,
+    #[error("the writer thread could not be started: {0}")]
+    Thread(std::io::Error),
+}
+
+macro_rules! from_redb {
+    ($($kind:ident),*) => { $(impl From<redb::$kind> for StoreError {
+        fn from(e: redb::$kind) -> Self { Self::Redb(Box::new(e.into())) }
+    })* };
+}
+from_redb!(TransactionError, TableError, StorageError, CommitError, DatabaseError);
+
+/// What became of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Written {
+    /// On disk and readable.
+    Durable,
+    /// The disk refuses; kept in memory and written when it recovers.
+    Deferred,
+    /// The disk refuses and the memory for what waits is full.
+    Lost,
+}
+
+pub(crate) type After = Box<dyn FnOnce(Written) + Send>;
+
+pub(crate) enum Op {
+    Facts { facts: Vec<Fact>, after: After },
+    Agent { name: AgentName, agent: Option<StoredAgent>, after: After },
+    Stop,
+}
+
+/// A place in the writer's queue.
+pub struct Permit(OwnedSemaphorePermit);
+
+/// The one handle to everything recorded. Cheap to share; reads block, so async callers wrap them.
+pub struct Store {
+    sender: mpsc::Sender<(Op, Option<OwnedSemaphorePermit>)>,
+    places: Arc<Semaphore>,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+pub(crate) struct Shared {
+    /// `None` while it is being reopened after an I/O error.
+    pub(crate) database: RwLock<Option<Arc<Database>>>,
+    pub(crate) path: PathBuf,
+    pub(crate) healthy: AtomicBool,
+    pub(crate) last: watch::Sender<Seq>,
+    pub(crate) on_commit: Box<dyn Fn(std::time::Duration, usize) + Send + Sync>,
+}
+
+impl Store {
+    /// Opens or creates the store in `dir`. `on_commit` is told of each group commit's duration and size.
+    pub fn open(dir: &Path, on_commit: impl Fn(std::time::Duration, usize) + Send + Sync + 'static) -> Result<Self, StoreError> {
+        let opened = disk::open(dir)?;
+        let shared = Arc::new(Shared {
+            database: RwLock::new(Some(opened.database.clone())),
+            path: opened.path.clone(),
+            healthy: AtomicBool::new(true),
+            last: watch::Sender::new(opened.last),
+            on_commit: Box::new(on_commit),
+        });
+        let (sender, receiver) = mpsc::channel();
+        let writer = writer::Writer::new(dir.to_owned(), opened, shared.clone());
+        let thread = std::thread::Builder::new()
+            .name("store".into())
+            .spawn(move || writer.run(&receiver))
+            .map_err(StoreError::Thread)?;
+        Ok(Self { sender, places: Arc::new(Semaphore::new(QUEUE)), shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Waits for a place in the queue. Taken before the relay is locked, so that nothing waits inside the lock.
+    pub async fn reserve(&self) -> Result<Permit, StoreError> {
+        self.places.clone().acquire_owned().await.map(Permit).map_err(|_| StoreError::Down)
+    }
+
+    /// Records the facts; `after` is called on the writer's thread, in the order of submission.
+    pub fn submit(&self, permit: Permit, facts: Vec<Fact>, after: impl FnOnce(Written) + Send + 'static) {
+        self.send(Op::Facts { facts, after: Box::new(after) }, permit);
+    }
+
+    /// Keeps (or with `None` removes) what is known of an agent's tokens.
+    pub fn put_agent(&self, permit: Permit, name: AgentName, agent: Option<StoredAgent>, after: impl FnOnce(Written) + Send + 'static) {
+        self.send(Op::Agent { name, agent, after: Box::new(after) }, permit);
+    }
+
+    fn send(&self, op: Op, permit: Permit) {
+        if let Err(mpsc::SendError((Op::Facts { after, .. } | Op::Agent { after, .. }, _))) = self.sender.send((op, Some(permit.0))) {
+            after(Written::Lost);
+        }
+    }
+
+    /// False while the disk refuses.
+    #[must_use]
+    pub fn healthy(&self) -> bool {
+        self.shared.healthy.load(Ordering::Acquire)
+    }
+
+    /// The last position of the log that can be read; followers wait for it to change.
+    #[must_use]
+    pub fn last(&self) -> watch::Receiver<Seq> {
+        self.shared.last.subscribe()
+    }
+
+    /// Writes what waits, syncs, closes the file. Later submissions are lost.
+    pub fn close(&self) {
+        let _ = self.sender.send((Op::Stop, None));
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("the store's writer thread panicked");
+        }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,149 @@
+//! Reads: one exchange, a page of them by time, a thread, the log from a position, what a restart needs. Every read is
+//! short: no transaction outlives the call, and every list is bounded by its caller.
+
+use std::sync::{Arc, PoisonError};
+
+use redb::{ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata};
+
+use super::record::{StoredAgent, decode};
+use super::tables::{AGENTS, EXCHANGES, KEYS, LOG, OPEN, PRESENCE, StoredOpen, THREADS};
+use super::{Store, StoreError};
+use crate::core::effect::Fact;
+use crate::core::exchange::{Asked, Record};
+use crate::core::ids::{AgentName, ConversationId, Millis, RequestId, Seq};
+use crate::core::relay::Restored;
+
+impl Store {
+    fn read(&self) -> Result<ReadTransaction, StoreError> {
+        let database = self.shared.database.read().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(database.ok_or(StoreError::Down)?.begin_read()?)
+    }
+
+    /// One exchange, as far as it is on record.
+    pub fn record(&self, id: RequestId) -> Result<Option<Record>, StoreError> {
+        let read = self.read()?;
+        let found = read.open_table(EXCHANGES)?.get(id.as_u128())?.map(|p| p.value());
+        let log = read.open_table(LOG)?;
+        found.map(|positions| load(&log, positions)).transpose()
+    }
+
+    /// The records of these ids, in their order; unknown ones are left out.
+    pub fn records(&self, ids: &[RequestId]) -> Result<Vec<Record>, StoreError> {
+        let read = self.read()?;
+        let (exchanges, log) = (read.open_table(EXCHANGES)?, read.open_table(LOG)?);
+        let mut records = Vec::with_capacity(ids.len());
+        for id in ids {
+            if let Some(positions) = exchanges.get(id.as_u128())?.map(|p| p.value()) {
+                records.push(load(&log, positions)?);
+            }
+        }
+        Ok(records)
+    }
+
+    /// The newest `count` exchanges asked before `before`, newest first.
+    pub fn newest(&self, before: Option<RequestId>, count: usize) -> Result<Vec<Record>, StoreError> {
+        let read = self.read()?;
+        let (exchanges, log) = (read.open_table(EXCHANGES)?, read.open_table(LOG)?);
+        let end = before.map_or(u128::MAX, RequestId::as_u128);
+        exchanges.range(..end)?.rev().take(count).map(|row| load(&log, row?.1.value())).collect()
+    }
+
+    /// The exchanges of a conversation, oldest first, after `after`, at most `count`.
+    pub fn thread(&self, conversation: ConversationId, after: Option<RequestId>, count: usize) -> Result<Vec<Record>, StoreError> {
+        let read = self.read()?;
+        let (threads, exchanges, log) = (read.open_table(THREADS)?, read.open_table(EXCHANGES)?, read.open_table(LOG)?);
+        let (c, first) = (conversation.as_u128(), after.map_or(0, |id| id.as_u128().saturating_add(1)));
+        let mut records = Vec::new();
+        for row in threads.range((c, first)..=(c, u128::MAX))?.take(count) {
+            let (_, id) = row?.0.value();
+            if let Some(positions) = exchanges.get(id)?.map(|p| p.value()) {
+                records.push(load(&log, positions)?);
+            }
+        }
+        Ok(records)
+    }
+
+    /// The question that a conversation began with.
+    pub fn beginning(&self, conversation: ConversationId) -> Result<Option<Arc<Asked>>, StoreError> {
+        Ok(self.thread(conversation, None, 1)?.pop().map(|r| r.asked))
+    }
+
+    /// The question that this asker put under this key.
+    pub fn keyed(&self, from: &AgentName, key: &str) -> Result<Option<Arc<Asked>>, StoreError> {
+        let id = self.read()?.open_table(KEYS)?.get((from.as_str(), key))?.map(|v| v.value());
+        match id {
+            Some(id) => Ok(self.record(RequestId::from_u128(id))?.map(|r| r.asked)),
+            None => Ok(None),
+        }
+    }
+
+    /// Facts after `after`, oldest first, at most `count`.
+    pub fn log(&self, after: Seq, count: usize) -> Result<Vec<(Seq, Fact)>, StoreError> {
+        let log = self.read()?.open_table(LOG)?;
+        let rows = log.range(after.0 + 1..)?.take(count);
+        rows.map(|row| row.map_err(StoreError::from).and_then(|(seq, bytes)| Ok((Seq(seq.value()), decode(bytes.value())?)))).collect()
+    }
+
+    pub fn exchange_count(&self) -> Result<u64, StoreError> {
+        Ok(self.read()?.open_table(EXCHANGES)?.len()?)
+    }
+
+    /// The exchanges that had not ended, oldest first.
+    pub fn open_exchanges(&self) -> Result<Vec<Restored>, StoreError> {
+        let read = self.read()?;
+        let (exchanges, log) = (read.open_table(EXCHANGES)?, read.open_table(LOG)?);
+        let mut restored = Vec::new();
+        for row in read.open_table(OPEN)?.iter()? {
+            let (id, stored) = row?;
+            let stored = StoredOpen::decode(stored.value())?;
+            if let Some(positions) = exchanges.get(id.value())?.map(|p| p.value()) {
+                restored.push(Restored {
+                    asked: load(&log, positions)?.asked,
+                    queued_until: stored.queued_until.map(Millis),
+                    held: stored.held.map(|(instance, attempt)| (instance.into(), attempt)),
+                });
+            }
+        }
+        Ok(restored)
+    }
+
+    /// When each agent was last seen, and whether it was connected when the relay ended.
+    pub fn presence(&self) -> Result<Vec<(AgentName, Millis, bool)>, StoreError> {
+        let mut all = Vec::new();
+        for row in self.read()?.open_table(PRESENCE)?.iter()? {
+            let (name, seen) = row?;
+            let (at, online) = seen.value();
+            all.extend(AgentName::parse(name.value()).map(|name| (name, Millis(at), online)));
+        }
+        Ok(all)
+    }
+
+    pub fn agents(&self) -> Result<Vec<(AgentName, StoredAgent)>, StoreError> {
+        let mut all = Vec::new();
+        for row in self.read()?.open_table(AGENTS)?.iter()? {
+            let (name, bytes) = row?;
+            let agent = serde_json::from_slice(bytes.value()).map_err(|e| StoreError::Record(e.to_string()))?;
+            all.extend(AgentName::parse(name.value()).map(|name| (name, agent)));
+        }
+        Ok(all)
+    }
+}
+
+fn load(log: &impl ReadableTable<u64, &'static [u8]>, (asked, ended, late): (u64, u64, u64)) -> Result<Record, StoreError> {
+    let fact = |seq: u64| -> Result<Option<Fact>, StoreError> {
+        if seq == 0 { Ok(None) } else { log.get(seq)?.map(|b| decode(b.value())).transpose() }
+    };
+    let (asked, mut end) = match fact(asked)? {
+        Some(Fact::Asked(asked)) => (asked, None),
+        Some(Fact::Refused(asked, end)) => (asked, Some(end)),
+        _ => return Err(StoreError::Record(format!("position {asked} of the log holds no question"))),
+    };
+    if let Some(Fact::Ended { end: ended, .. }) = fact(ended)? {
+        end = Some(ended);
+    }
+    let late = match fact(late)? {
+        Some(Fact::Late { late, .. }) => Some(late),
+        _ => None,
+    };
+    Ok(Record { asked, end, late })
+}

@@ -1,0 +1,172 @@
+//! Shapes on disk: JSON with a version, types of their own so that the core can change without touching old files.
+//! Owns the way there and back; a field once written is never given another meaning.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::StoreError;
+use crate::core::effect::Fact;
+use crate::core::exchange::{Asked, End, Late, Trail};
+use crate::core::ids::{AgentName, ConversationId, Millis, RequestId};
+use crate::core::outcome::Outcome;
+
+/// One row of the log.
+#[derive(Serialize, Deserialize, Debug)]
+#[serde(tag = "t", rename_all = "snake_case")]
+enum StoredFact {
+    Asked(StoredAsked),
+    Refused { asked: StoredAsked, end: StoredEnd },
+    Queued { id: String, expires: u64 },
+    Received { id: String, instance: Arc<str>, attempt: u32 },
+    Ended { id: String, end: StoredEnd },
+    Late { id: String, late: StoredLate },
+    Presence { agent: Arc<str>, at: u64, online: bool },
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+struct StoredAsked {
+    id: String,
+    conversation: String,
+    begins: bool,
+    from: Arc<str>,
+    to: Arc<str>,
+    message: Arc<str>,
+    at: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<String>,
+    /// The chain of askers; absent when it is just `from`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    path: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<Arc<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<Arc<str>>,
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+struct StoredEnd {
+    outcome: String,
+    text: Arc<str>,
+    at: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call: Option<Arc<str>>,
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+struct StoredLate {
+    answer: Arc<str>,
+    at: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call: Option<Arc<str>>,
+}
+
+/// What the store keeps of an agent's credentials. Never a token, only its hash.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+pub struct StoredAgent {
+    /// Made by `agent add`; otherwise the agent is bridge.toml's and only its minted token is kept here.
+    pub added: bool,
+    pub tokens: Vec<StoredToken>,
+    pub created: u64,
+}
+
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct StoredToken {
+    /// Lower-case hex of the token's SHA-256.
+    pub sha256: String,
+    pub created: u64,
+    /// The token is not accepted after this moment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<u64>,
+}
+
+fn bad(what: impl std::fmt::Display) -> StoreError {
+    StoreError::Record(what.to_string())
+}
+
+pub(super) fn encode(fact: &Fact) -> Result<Vec<u8>, StoreError> {
+    let stored = match fact {
+        Fact::Asked(asked) => StoredFact::Asked(store_asked(asked)),
+        Fact::Refused(asked, end) => StoredFact::Refused { asked: store_asked(asked), end: store_end(end) },
+        Fact::Queued { id, expires } => StoredFact::Queued { id: id.to_string(), expires: expires.0 },
+        Fact::Received { id, instance, attempt } => StoredFact::Received { id: id.to_string(), instance: instance.clone(), attempt: *attempt },
+        Fact::Ended { id, end } => StoredFact::Ended { id: id.to_string(), end: store_end(end) },
+        Fact::Late { id, late } => StoredFact::Late {
+            id: id.to_string(),
+            late: StoredLate { answer: late.answer.clone(), at: late.at.0, call: late.call.clone() },
+        },
+        Fact::Presence { agent, at, online } => StoredFact::Presence { agent: agent.as_str().into(), at: at.0, online: *online },
+    };
+    serde_json::to_vec(&stored).map_err(bad)
+}
+
+pub(super) fn decode(bytes: &[u8]) -> Result<Fact, StoreError> {
+    let stored: StoredFact = serde_json::from_slice(bytes).map_err(bad)?;
+    Ok(match stored {
+        StoredFact::Asked(asked) => Fact::Asked(Arc::new(load_asked(asked)?)),
+        StoredFact::Refused { asked, end } => Fact::Refused(Arc::new(load_asked(asked)?), Arc::new(load_end(end)?)),
+        StoredFact::Queued { id, expires } => Fact::Queued { id: request(&id)?, expires: Millis(expires) },
+        StoredFact::Received { id, instance, attempt } => Fact::Received { id: request(&id)?, instance, attempt },
+        StoredFact::Ended { id, end } => Fact::Ended { id: request(&id)?, end: Arc::new(load_end(end)?) },
+        StoredFact::Late { id, late } => {
+            let late = Late { answer: late.answer, at: Millis(late.at), call: late.call };
+            Fact::Late { id: request(&id)?, late: Arc::new(late) }
+        }
+        StoredFact::Presence { agent, at, online } => Fact::Presence { agent: name(&agent)?, at: Millis(at), online },
+    })
+}
+
+fn store_asked(asked: &Asked) -> StoredAsked {
+    let path = &asked.trail.path;
+    StoredAsked {
+        id: asked.id.to_string(),
+        conversation: asked.conversation.to_string(),
+        begins: asked.begins,
+        from: asked.from.as_str().into(),
+        to: asked.to.clone(),
+        message: asked.message.clone(),
+        at: asked.at.0,
+        parent: asked.trail.parent.map(|p| p.to_string()),
+        path: if path.len() > 1 { path.iter().map(AgentName::to_string).collect() } else { Vec::new() },
+        key: asked.key.clone(),
+        traceparent: asked.traceparent.clone(),
+    }
+}
+
+fn load_asked(stored: StoredAsked) -> Result<Asked, StoreError> {
+    let from = name(&stored.from)?;
+    let path: Vec<AgentName> = match stored.path.as_slice() {
+        [] => vec![from.clone()],
+        names => names.iter().map(|n| name(n)).collect::<Result<_, _>>()?,
+    };
+    let origin = path.first().cloned().unwrap_or_else(|| from.clone());
+    Ok(Asked {
+        id: request(&stored.id)?,
+        conversation: ConversationId::parse(&stored.conversation).ok_or_else(|| bad(&stored.conversation))?,
+        begins: stored.begins,
+        from,
+        to: stored.to,
+        message: stored.message,
+        at: Millis(stored.at),
+        trail: Trail { parent: stored.parent.as_deref().map(request).transpose()?, origin, path: path.into() },
+        key: stored.key,
+        traceparent: stored.traceparent,
+    })
+}
+
+fn store_end(end: &End) -> StoredEnd {
+    StoredEnd { outcome: end.outcome.word().to_owned(), text: end.text.clone(), at: end.at.0, call: end.call.clone() }
+}
+
+fn load_end(stored: StoredEnd) -> Result<End, StoreError> {
+    let outcome = Outcome::parse(&stored.outcome).ok_or_else(|| bad(format!("unknown outcome {:?}", stored.outcome)))?;
+    Ok(End { outcome, text: stored.text, at: Millis(stored.at), call: stored.call })
+}
+
+fn request(text: &str) -> Result<RequestId, StoreError> {
+    RequestId::parse(text).ok_or_else(|| bad(format!("{text:?} is no request id")))
+}
+
+fn name(text: &str) -> Result<AgentName, StoreError> {
+    AgentName::parse(text).ok_or_else(|| bad(format!("{text:?} is no agent name")))
+}

@@ -1,0 +1,150 @@
+//! The tables of `bridge.redb` and what each fact changes in them. The log is the truth; every other table is derived
+//! from it in the same transaction, so a table can be made anew by reading the log.
+
+use redb::{ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use serde::{Deserialize, Serialize};
+
+use super::StoreError;
+use super::record::StoredAgent;
+use crate::core::effect::Fact;
+use crate::core::ids::{AgentName, RequestId, Seq};
+
+/// The number of this layout. A file with a larger one is not touched.
+pub(super) const FORMAT: u64 = 1;
+
+/// Position -> fact (JSON).
+pub(super) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
+/// Request -> positions of its asked, ended and late facts; 0 for none. Ids ascend with time, so this is also the order of time.
+pub(super) const EXCHANGES: TableDefinition<'_, u128, (u64, u64, u64)> = TableDefinition::new("exchanges");
+/// (conversation, request): the thread, oldest first.
+pub(super) const THREADS: TableDefinition<'_, (u128, u128), ()> = TableDefinition::new("threads");
+/// Requests that have not ended, with what a restart must know (JSON).
+pub(super) const OPEN: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("open");
+/// (asker, key) -> request.
+pub(super) const KEYS: TableDefinition<'_, (&str, &str), u128> = TableDefinition::new("keys");
+/// Agent -> (last seen, online).
+pub(super) const PRESENCE: TableDefinition<'_, &str, (u64, bool)> = TableDefinition::new("presence");
+/// Agent -> credentials (JSON).
+pub(super) const AGENTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("agents");
+pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+
+/// What a restart must know of an open exchange beyond its question.
+#[derive(Serialize, Deserialize, Default, Debug)]
+pub(super) struct StoredOpen {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queued_until: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<(String, u32)>,
+}
+
+impl StoredOpen {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
+        if bytes.is_empty() {
+            return Ok(Self::default());
+        }
+        serde_json::from_slice(bytes).map_err(|e| StoreError::Record(e.to_string()))
+    }
+
+    fn encode(&self) -> Result<Vec<u8>, StoreError> {
+        serde_json::to_vec(self).map_err(|e| StoreError::Record(e.to_string()))
+    }
+}
+
+/// Makes every table, and checks or sets the format. Returns the last position of the log.
+pub(super) fn prepare(database: &redb::Database) -> Result<Seq, StoreError> {
+    let write = database.begin_write()?;
+    {
+        write.open_table(EXCHANGES)?;
+        write.open_table(THREADS)?;
+        write.open_table(OPEN)?;
+        write.open_table(KEYS)?;
+        write.open_table(PRESENCE)?;
+        write.open_table(AGENTS)?;
+        write.open_table(META)?.insert("format", FORMAT)?;
+    }
+    let last = write.open_table(LOG)?.last()?.map_or(0, |(seq, _)| seq.value());
+    write.commit()?;
+    Ok(Seq(last))
+}
+
+/// The format of a file, without writing to it; `None` for a new one.
+pub(super) fn format(database: &impl ReadableDatabase) -> Result<Option<u64>, StoreError> {
+    match database.begin_read()?.open_table(META) {
+        Ok(meta) => Ok(meta.get("format")?.map(|v| v.value())),
+        Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Writes a run of facts at the positions after `after`.
+pub(super) fn apply<'a>(write: &WriteTransaction, mut after: Seq, rows: impl Iterator<Item = (&'a Fact, &'a [u8])>) -> Result<Seq, StoreError> {
+    let mut log = write.open_table(LOG)?;
+    let mut exchanges = write.open_table(EXCHANGES)?;
+    let mut open = write.open_table(OPEN)?;
+    let mut threads = write.open_table(THREADS)?;
+    for (fact, bytes) in rows {
+        after.0 += 1;
+        let seq = after.0;
+        log.insert(seq, bytes)?;
+        match fact {
+            Fact::Asked(asked) | Fact::Refused(asked, _) => {
+                let refused = matches!(fact, Fact::Refused(..));
+                let id = asked.id.as_u128();
+                exchanges.insert(id, (seq, if refused { seq } else { 0 }, 0))?;
+                threads.insert((asked.conversation.as_u128(), id), ())?;
+                if !refused {
+                    open.insert(id, &b""[..])?;
+                }
+                if let Some(key) = &asked.key {
+                    write.open_table(KEYS)?.insert((asked.from.as_str(), &**key), id)?;
+                }
+            }
+            Fact::Ended { id, .. } => {
+                set_position(&mut exchanges, *id, |p| p.1 = seq)?;
+                open.remove(id.as_u128())?;
+            }
+            Fact::Late { id, .. } => set_position(&mut exchanges, *id, |p| p.2 = seq)?,
+            Fact::Queued { id, expires } => change_open(&mut open, *id, |o| o.queued_until = Some(expires.0))?,
+            Fact::Received { id, instance, attempt } => {
+                change_open(&mut open, *id, |o| o.held = Some((instance.to_string(), *attempt)))?;
+            }
+            Fact::Presence { agent, at, online } => {
+                write.open_table(PRESENCE)?.insert(agent.as_str(), (at.0, *online))?;
+            }
+        }
+    }
+    Ok(after)
+}
+
+fn set_position(exchanges: &mut redb::Table<'_, u128, (u64, u64, u64)>, id: RequestId, set: impl Fn(&mut (u64, u64, u64))) -> Result<(), StoreError> {
+    let found = exchanges.get(id.as_u128())?.map(|p| p.value());
+    // An end without a beginning: the beginning was lost while the disk refused. The log has the end all the same.
+    if let Some(mut positions) = found {
+        set(&mut positions);
+        exchanges.insert(id.as_u128(), positions)?;
+    }
+    Ok(())
+}
+
+fn change_open(open: &mut redb::Table<'_, u128, &'static [u8]>, id: RequestId, change: impl Fn(&mut StoredOpen)) -> Result<(), StoreError> {
+    let found = open.get(id.as_u128())?.map(|v| StoredOpen::decode(v.value())).transpose()?;
+    if let Some(mut stored) = found {
+        change(&mut stored);
+        open.insert(id.as_u128(), stored.encode()?.as_slice())?;
+    }
+    Ok(())
+}
+
+pub(super) fn put_agent(write: &WriteTransaction, name: &AgentName, agent: Option<&StoredAgent>) -> Result<(), StoreError> {
+    let mut agents = write.open_table(AGENTS)?;
+    match agent {
+        Some(agent) => {
+            let bytes = serde_json::to_vec(agent).map_err(|e| StoreError::Record(e.to_string()))?;
+            agents.insert(name.as_str(), bytes.as_slice())?;
+        }
+        None => {
+            agents.remove(name.as_str())?;
+        }
+    }
+    Ok(())
+}

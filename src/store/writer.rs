@@ -1,0 +1,258 @@
+//! The one thread that writes. Takes all that waits as one batch: journal, sync, redb, then tells everybody. Owns the
+//! checkpoint (when redb is synced and the journal begins again) and what happens when the disk refuses.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use redb::{Database, Durability};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::disk::{self, OpenStore};
+use super::journal::Journal;
+use super::{After, Op, Shared, StoreError, Written, record, tables};
+use crate::core::effect::Fact;
+use crate::core::ids::Seq;
+
+/// Facts and bytes in one batch at most; the rest waits for the next.
+const BATCH: usize = 512;
+const BATCH_BYTES: usize = 4 << 20;
+/// How much may be lost from the journal's ring before redb is synced: nothing, but replaying is quick this way.
+const CHECKPOINT: Duration = Duration::from_secs(1);
+/// Facts kept in memory while the disk refuses. Beyond it they are lost, and whoever waits is told.
+const BACKLOG: usize = 50_000;
+const RETRY: Duration = Duration::from_millis(250);
+
+type Message = (Op, Option<OwnedSemaphorePermit>);
+
+pub(super) struct Writer {
+    dir: PathBuf,
+    shared: Arc<Shared>,
+    disk: Option<Disk>,
+    /// The last position given to a fact.
+    last: Seq,
+    backlog: VecDeque<Row>,
+    retry_at: Instant,
+    retry_in: Duration,
+}
+
+struct Disk {
+    database: Arc<Database>,
+    journal: Journal,
+    dirty_since: Option<Instant>,
+}
+
+struct Row {
+    fact: Fact,
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    pub(super) fn new(dir: PathBuf, opened: OpenStore, shared: Arc<Shared>) -> Self {
+        let disk = Disk { database: opened.database, journal: opened.journal, dirty_since: None };
+        Self { dir, shared, disk: Some(disk), last: opened.last, backlog: VecDeque::new(), retry_at: Instant::now(), retry_in: RETRY }
+    }
+
+    pub(super) fn run(mut self, receiver: &Receiver<Message>) {
+        let mut next: Option<Message> = None;
+        loop {
+            let first = match next.take() {
+                Some(message) => Ok(message),
+                None => receiver.recv_timeout(self.patience()),
+            };
+            match first {
+                Ok((Op::Stop, _)) | Err(RecvTimeoutError::Disconnected) => return self.stop(),
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok((Op::Agent { name, agent, after }, _permit)) => {
+                    let result = self.write_agent(&name, agent.as_ref());
+                    after(self.verdict(result));
+                }
+                Ok(message) => next = self.write_batch(message, receiver),
+            }
+            self.keep_house();
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        let now = Instant::now();
+        match &self.disk {
+            None => self.retry_at.saturating_duration_since(now),
+            Some(Disk { dirty_since: Some(since), .. }) => (*since + CHECKPOINT).saturating_duration_since(now),
+            Some(_) => Duration::from_secs(60),
+        }
+    }
+
+    /// Writes the first message and what else is waiting. Returns the message that ended the batch.
+    fn write_batch(&mut self, first: Message, receiver: &Receiver<Message>) -> Option<Message> {
+        let mut rows = Vec::new();
+        let mut afters: Vec<After> = Vec::new();
+        let mut permits = Vec::new();
+        let (mut bytes, mut next, mut rest) = (0, Some(first), None);
+        while let Some((op, permit)) = next.take() {
+            let Op::Facts { facts, after } = op else {
+                rest = Some((op, permit));
+                break;
+            };
+            for fact in facts {
+                // Facts are made of checked parts; one that cannot be written is a fault of ours and must not stop the others.
+                match record::encode(&fact) {
+                    Ok(encoded) => {
+                        bytes += encoded.len();
+                        rows.push(Row { fact, bytes: encoded });
+                    }
+                    Err(e) => tracing::error!(error = %e, "a fact could not be encoded"),
+                }
+            }
+            afters.push(after);
+            permits.push(permit);
+            if rows.len() < BATCH && bytes < BATCH_BYTES {
+                next = receiver.try_recv().ok();
+            }
+        }
+        let verdict = self.write(rows);
+        drop(permits);
+        afters.into_iter().for_each(|after| after(verdict));
+        rest
+    }
+
+    fn write(&mut self, rows: Vec<Row>) -> Written {
+        let started = Instant::now();
+        let count = rows.len();
+        let result = if count == 0 { Ok(()) } else { self.write_rows(&rows) };
+        if result.is_ok() {
+            (self.shared.on_commit)(started.elapsed(), count);
+            return Written::Durable;
+        }
+        let kept = self.backlog.len() + count <= BACKLOG;
+        if kept {
+            self.backlog.extend(rows);
+        }
+        let verdict = self.verdict(result);
+        if kept { verdict } else { Written::Lost }
+    }
+
+    /// What to tell about a result; an error closes the disk until it can be opened again.
+    fn verdict(&mut self, result: Result<(), StoreError>) -> Written {
+        let Err(e) = result else { return Written::Durable };
+        if self.disk.take().is_some() {
+            tracing::error!(error = %e, "the store refuses to write; it is tried again until it recovers");
+            self.shared.healthy.store(false, Ordering::Release);
+            self.retry_at = Instant::now() + RETRY;
+            self.retry_in = RETRY;
+        }
+        Written::Deferred
+    }
+
+    /// Journal first: once it is synced the rows are durable, whatever redb says.
+    fn write_rows(&mut self, rows: &[Row]) -> Result<(), StoreError> {
+        let Some(disk) = &mut self.disk else { return Err(StoreError::Down) };
+        let first = Seq(self.last.0 + 1);
+        let encoded: Vec<Vec<u8>> = rows.iter().map(|r| r.bytes.clone()).collect();
+        let path = self.dir.join("journal");
+        disk.journal.append(first, &encoded).map_err(|source| StoreError::Journal { path, source })?;
+        let before = self.last;
+        self.last = Seq(before.0 + rows.len() as u64);
+        let applied = disk.apply(before, rows, Durability::None);
+        match applied {
+            Ok(()) => {
+                disk.dirty_since.get_or_insert_with(Instant::now);
+                self.shared.last.send_replace(self.last);
+            }
+            // Durable all the same: reopening reads the journal.
+            Err(e) => {
+                self.verdict(Err(e));
+            }
+        }
+        Ok(())
+    }
+
+    fn write_agent(&mut self, name: &crate::core::ids::AgentName, agent: Option<&super::StoredAgent>) -> Result<(), StoreError> {
+        let Some(disk) = &mut self.disk else { return Err(StoreError::Down) };
+        let mut write = disk.database.begin_write()?;
+        write.set_quick_repair(true);
+        tables::put_agent(&write, name, agent)?;
+        write.commit()?;
+        disk.settled();
+        Ok(())
+    }
+
+    /// Syncs redb when it is time, and opens it again after trouble.
+    fn keep_house(&mut self) {
+        let Some(disk) = &mut self.disk else {
+            if Instant::now() >= self.retry_at {
+                self.recover();
+            }
+            return;
+        };
+        let due = disk.dirty_since.is_some_and(|since| since.elapsed() >= CHECKPOINT) || disk.journal.is_full();
+        if due && let Err(e) = disk.checkpoint() {
+            self.verdict(Err(e));
+        }
+    }
+
+    fn recover(&mut self) {
+        // The old handle must be gone, or the file counts as open.
+        *self.shared.database.write().unwrap_or_else(PoisonError::into_inner) = None;
+        match disk::open(&self.dir) {
+            Err(e) => {
+                tracing::debug!(error = %e, "the store cannot be opened yet");
+                self.retry_in = (self.retry_in * 2).min(Duration::from_secs(5));
+                self.retry_at = Instant::now() + self.retry_in;
+            }
+            Ok(opened) => {
+                let database = opened.database.clone();
+                self.last = opened.last;
+                self.disk = Some(Disk { database: opened.database, journal: opened.journal, dirty_since: None });
+                let rows: Vec<Row> = std::mem::take(&mut self.backlog).into();
+                *self.shared.database.write().unwrap_or_else(PoisonError::into_inner) = Some(database);
+                self.shared.last.send_replace(self.last);
+                let waiting = rows.len();
+                if self.write(rows) == Written::Durable {
+                    self.shared.healthy.store(true, Ordering::Release);
+                    tracing::info!(waiting, "the store writes again; what waited in memory is on disk");
+                }
+            }
+        }
+    }
+
+    fn stop(mut self) {
+        if let Some(disk) = &mut self.disk
+            && let Err(e) = disk.checkpoint()
+        {
+            tracing::error!(error = %e, "the last sync failed; the journal has what was acknowledged");
+        }
+        *self.shared.database.write().unwrap_or_else(PoisonError::into_inner) = None;
+        self.shared.healthy.store(false, Ordering::Release);
+    }
+}
+
+impl Disk {
+    fn apply(&self, before: Seq, rows: &[Row], durability: Durability) -> Result<(), StoreError> {
+        let mut write = self.database.begin_write()?;
+        write.set_durability(durability).map_err(|e| StoreError::Redb(Box::new(e.into())))?;
+        tables::apply(&write, before, rows.iter().map(|r| (&r.fact, r.bytes.as_slice())))?;
+        write.commit()?;
+        Ok(())
+    }
+
+    fn checkpoint(&mut self) -> Result<(), StoreError> {
+        if self.dirty_since.is_some() || !self.journal.is_empty() {
+            let mut write = self.database.begin_write()?;
+            write.set_quick_repair(true);
+            // A transaction that changes nothing would sync nothing.
+            write.open_table(tables::META)?.insert("format", tables::FORMAT)?;
+            write.commit()?;
+        }
+        self.settled();
+        Ok(())
+    }
+
+    /// Redb has synced all that the journal holds.
+    fn settled(&mut self) {
+        self.journal.rewind();
+        self.dirty_since = None;
+    }
+}
