@@ -1,5 +1,10 @@
 //! hermes-bridge: agents ask each other, wait for the answer, and their owner reads and searches all of it.
 //! The map of the house is `src/README.md`.
 
+pub mod cli;
+pub mod config;
 pub mod core;
+pub mod engine;
+pub mod inbound;
 pub mod store;
+pub mod wire;

@@ -6,10 +6,10 @@ pub mod exchange;
 pub mod ids;
 pub mod outcome;
 pub mod policy;
-mod presence;
+pub mod presence;
 pub mod registry;
 pub mod relay;
-mod replies;
+pub mod replies;
 
 #[cfg(test)]
 mod tests;

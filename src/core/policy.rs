@@ -17,6 +17,8 @@ pub struct Limits {
     pub max_exchange_ms: u64,
     pub max_message_bytes: usize,
     pub max_answer_bytes: usize,
+    /// The largest frame that bots take; Python's client closes the connection at 1 MiB.
+    pub max_frame_bytes: usize,
     /// Questions that one agent answers at the same time.
     pub max_wakes_per_agent: usize,
     /// Questions that wait for one agent.
@@ -35,5 +37,27 @@ impl Permissions {
     #[must_use]
     pub fn allows(&self, from: &AgentName, to: &AgentName) -> bool {
         self.may_ask.get(from).is_none_or(|allowed| allowed.contains(to))
+    }
+}
+
+/// The bytes that a text takes inside a JSON string.
+#[must_use]
+pub fn json_len(text: &str) -> usize {
+    let extra = |b: u8| match b {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
+        0..0x20 => 5,
+        _ => 0,
+    };
+    text.len() + text.bytes().map(extra).sum::<usize>()
+}
+
+/// What a frame has around its text: ids, names, the chain's origin.
+const FRAME_OVERHEAD: usize = 1_024;
+
+impl Limits {
+    /// Whether a text fits into one frame, and if not, how large it would be there.
+    pub(super) fn check_frame(&self, text: &str) -> Result<(), usize> {
+        let bytes = json_len(text) + FRAME_OVERHEAD;
+        if bytes > self.max_frame_bytes { Err(bytes) } else { Ok(()) }
     }
 }

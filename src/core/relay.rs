@@ -205,6 +205,10 @@ impl Relay {
             let max = self.limits.max_message_bytes;
             return Err(Refusal::TooLarge { what: "message", bytes, max, limit: "max_message_bytes" });
         }
+        if let Err(bytes) = self.limits.check_frame(&ask.message) {
+            let max = self.limits.max_frame_bytes;
+            return Err(Refusal::TooLarge { what: "message as a JSON frame", bytes, max, limit: "max_frame_bytes" });
+        }
         let unknown = || Refusal::UnknownAgent { to: ask.to.chars().take(80).collect() };
         let to = AgentName::parse(&ask.to).filter(|to| self.knows(to)).ok_or_else(unknown)?;
         if to == ask.from {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::effect::{Effect, Fact};
 use super::exchange::{Asked, Awake, Late, Phase};
 use super::ids::{AgentName, ConnectionId, Millis, RequestId};
-use super::outcome::{Outcome, explain};
+use super::outcome::{Outcome, Refusal, explain};
 use super::relay::{Recent, Relay};
 
 /// What a bot hands in as the end of its turn.
@@ -25,7 +25,7 @@ pub enum Replied {
     TakenLate,
     AlreadyAnswered,
     Empty,
-    TooLarge { bytes: usize, max: usize },
+    TooLarge { bytes: usize, max: usize, limit: &'static str },
     /// Not among the open and the recent ones: history decides, through `late`.
     AskHistory,
     /// No such request for this agent.
@@ -62,7 +62,11 @@ impl Relay {
         if text.trim().is_empty() {
             return Some(Replied::Empty);
         }
-        (bytes > max).then_some(Replied::TooLarge { bytes, max })
+        if bytes > max {
+            return Some(Replied::TooLarge { bytes, max, limit: "max_answer_bytes" });
+        }
+        let framed = self.limits.check_frame(text).err()?;
+        Some(Replied::TooLarge { bytes: framed, max: self.limits.max_frame_bytes, limit: "max_frame_bytes" })
     }
 
     /// A reply to an exchange that ended as `asked`, `answered` and `earlier` (the call that carried the answer) say.
@@ -132,6 +136,11 @@ impl Relay {
         let text = explain(Outcome::Cancelled, &open.to, Some(why), 0);
         self.end(now, id, Outcome::Cancelled, text.into(), None, out);
         true
+    }
+
+    /// Ends an exchange that could not be recorded where only recorded ones may go on.
+    pub fn abandon(&mut self, now: Millis, id: RequestId, out: &mut Vec<Effect>) {
+        self.end(now, id, Outcome::StoreUnavailable, Refusal::StoreUnavailable.to_string().into(), None, out);
     }
 
     pub(super) fn understands(&self, agent: &AgentName, connection: ConnectionId, what: impl Fn(&super::registry::Features) -> bool) -> bool {

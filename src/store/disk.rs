@@ -4,7 +4,7 @@
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,6 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct OpenStore {
     pub database: Arc<Database>,
     pub journal: Journal,
-    pub path: PathBuf,
     pub last: Seq,
 }
 
@@ -40,7 +39,7 @@ pub(super) fn open(dir: &Path) -> Result<OpenStore, StoreError> {
         CatchUp::Store(e) => e,
     })?;
     journal.rewind();
-    Ok(OpenStore { database: Arc::new(database), journal, path, last })
+    Ok(OpenStore { database: Arc::new(database), journal, last })
 }
 
 enum CatchUp {

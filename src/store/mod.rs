@@ -94,22 +94,18 @@ pub struct Store {
 pub(crate) struct Shared {
     /// `None` while it is being reopened after an I/O error.
     pub(crate) database: RwLock<Option<Arc<Database>>>,
-    pub(crate) path: PathBuf,
     pub(crate) healthy: AtomicBool,
     pub(crate) last: watch::Sender<Seq>,
-    pub(crate) on_commit: Box<dyn Fn(std::time::Duration, usize) + Send + Sync>,
 }
 
 impl Store {
-    /// Opens or creates the store in `dir`. `on_commit` is told of each group commit's duration and size.
-    pub fn open(dir: &Path, on_commit: impl Fn(std::time::Duration, usize) + Send + Sync + 'static) -> Result<Self, StoreError> {
+    /// Opens or creates the store in `dir`.
+    pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let opened = disk::open(dir)?;
         let shared = Arc::new(Shared {
             database: RwLock::new(Some(opened.database.clone())),
-            path: opened.path.clone(),
             healthy: AtomicBool::new(true),
             last: watch::Sender::new(opened.last),
-            on_commit: Box::new(on_commit),
         });
         let (sender, receiver) = mpsc::channel();
         let writer = writer::Writer::new(dir.to_owned(), opened, shared.clone());

@@ -119,11 +119,9 @@ impl Writer {
     }
 
     fn write(&mut self, rows: Vec<Row>) -> Written {
-        let started = Instant::now();
         let count = rows.len();
         let result = if count == 0 { Ok(()) } else { self.write_rows(&rows) };
         if result.is_ok() {
-            (self.shared.on_commit)(started.elapsed(), count);
             return Written::Durable;
         }
         let kept = self.backlog.len() + count <= BACKLOG;

@@ -1,0 +1,290 @@
+//! `listen`: is a bot. For each question a command runs; what it prints is the answer. Owns the connection that comes
+//! back by itself, and answers that are sent again until the relay has said that it has them.
+
+use std::collections::{HashMap, HashSet};
+use std::process::Stdio;
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
+use tokio_tungstenite::tungstenite::{Error as WsError, Message};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+
+use super::Outcome;
+use super::client::{Identity, Relay};
+
+const HEARTBEAT: Duration = Duration::from_secs(5);
+const FIRST_RETRY_MS: u64 = 250;
+const LAST_RETRY_MS: u64 = 10_000;
+/// Silence for so long, with the relay's pings every 20 s, means that the connection is dead.
+const SILENCE: Duration = Duration::from_secs(60);
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  hermes-bridge listen --as bob --exec 'tr a-z A-Z'
+  hermes-bridge listen --as bob --exec 'claude -p'
+  hermes-bridge listen --url wss://bridge.example.org/bridge/connect --token $TOKEN --exec ./answer.sh
+
+The question is the command's standard input, its standard output is the answer. In its environment:
+HERMES_BRIDGE_REQUEST_ID, HERMES_BRIDGE_CONVERSATION_ID, HERMES_BRIDGE_FROM. A command that fails answers with the
+outcome `failed` and the last line of its standard error. While it runs the relay hears heartbeats, however long it takes.")]
+pub(crate) struct ListenArgs {
+    #[command(flatten)]
+    identity: Identity,
+    /// Shell command to run for each question
+    #[arg(long, value_name = "COMMAND")]
+    exec: String,
+    /// Questions answered at the same time
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: u16,
+}
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+pub(crate) fn run(args: ListenArgs) -> Outcome {
+    super::runtime()?.block_on(async {
+        tokio::select! {
+            outcome = Bot::new(args)?.live() => outcome,
+            _ = tokio::signal::ctrl_c() => Ok(0),
+        }
+    })
+}
+
+struct Bot {
+    args: ListenArgs,
+    instance: String,
+    jobs: JoinSet<(Question, Result<String, String>)>,
+    waiting: Vec<Question>,
+    /// Requests at work or answered, so that a question sent again is not worked on again.
+    known: HashSet<String>,
+    at_work: HashSet<String>,
+    /// Answers that the relay has not acknowledged, by the id of their call.
+    unacknowledged: HashMap<String, Value>,
+}
+
+#[derive(Clone)]
+struct Question {
+    request_id: String,
+    conversation_id: String,
+    from: String,
+    message: String,
+}
+
+enum Ended {
+    Lost(String),
+    Fatal(String),
+}
+
+impl Bot {
+    fn new(args: ListenArgs) -> Result<Self, String> {
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes).map_err(|e| e.to_string())?;
+        let instance = format!("{:016x}", u64::from_le_bytes(bytes));
+        let (jobs, waiting, known, at_work, unacknowledged) = Default::default();
+        Ok(Self { args, instance, jobs, waiting, known, at_work, unacknowledged })
+    }
+
+    /// Connects, again and again; ends only for what trying again cannot mend.
+    async fn live(mut self) -> Outcome {
+        let mut retry = FIRST_RETRY_MS;
+        loop {
+            // Resolved each time: a token lent by the relay ends with the relay.
+            let ended = match self.args.identity.resolve() {
+                Err(why) => Ended::Lost(why),
+                Ok(relay) => match connect(&relay).await {
+                    Err(ended) => ended,
+                    Ok(socket) => {
+                        retry = FIRST_RETRY_MS;
+                        super::complain(&format!("connected to {}", relay.url));
+                        self.converse(socket).await
+                    }
+                },
+            };
+            match ended {
+                Ended::Fatal(why) => return Err(why),
+                Ended::Lost(why) => super::complain(&format!("{why}; trying again")),
+            }
+            self.rest(jittered(retry)).await;
+            retry = (retry * 2).min(LAST_RETRY_MS);
+        }
+    }
+
+    /// Waits while work goes on.
+    async fn rest(&mut self, ms: u64) {
+        let pause = tokio::time::sleep(Duration::from_millis(ms));
+        tokio::pin!(pause);
+        loop {
+            tokio::select! {
+                () = &mut pause => return,
+                Some(done) = self.jobs.join_next() => { self.finished(done); }
+            }
+        }
+    }
+
+    async fn converse(&mut self, mut socket: Socket) -> Ended {
+        match self.speak(&mut socket).await {
+            Ok(never) => match never {},
+            Err(ended) => ended,
+        }
+    }
+
+    async fn speak(&mut self, socket: &mut Socket) -> Result<std::convert::Infallible, Ended> {
+        let features = json!(["answer", "cancelled", "restarting"]);
+        let adapter = concat!("hermes-bridge listen ", env!("CARGO_PKG_VERSION"));
+        send(socket, json!({"type": "hello", "adapter": adapter, "instance": self.instance, "features": features})).await?;
+        for id in &self.at_work {
+            send(socket, json!({"type": "received", "request_id": id})).await?;
+        }
+        for call in self.unacknowledged.values() {
+            send(socket, call.clone()).await?;
+        }
+        let mut heartbeats = tokio::time::interval(HEARTBEAT);
+        loop {
+            tokio::select! {
+                frame = tokio::time::timeout(SILENCE, socket.next()) => {
+                    let frame = frame.map_err(|_| Ended::Lost("the relay is silent".to_owned()))?;
+                    if let Some(question) = self.heard(frame)? {
+                        send(socket, json!({"type": "received", "request_id": question.request_id})).await?;
+                    }
+                    self.start_waiting();
+                }
+                Some(done) = self.jobs.join_next() => {
+                    if let Some(call) = self.finished(done) {
+                        send(socket, call).await?;
+                    }
+                    self.start_waiting();
+                }
+                _ = heartbeats.tick() => {
+                    for id in &self.at_work {
+                        send(socket, json!({"type": "heartbeat", "request_id": id})).await?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes in one frame; a new question is returned so that its receipt can be acknowledged.
+    fn heard(&mut self, frame: Option<Result<Message, WsError>>) -> Result<Option<Question>, Ended> {
+        let text = match frame {
+            Some(Ok(Message::Text(text))) => text,
+            Some(Ok(Message::Close(frame))) => {
+                let reason = frame.map(|f| f.reason.to_string()).filter(|r| !r.is_empty());
+                return Err(Ended::Lost(format!("the relay closed the connection: {}", reason.as_deref().unwrap_or("no reason given"))));
+            }
+            Some(Ok(_)) => return Ok(None),
+            Some(Err(e)) => return Err(Ended::Lost(format!("the connection was lost: {e}"))),
+            None => return Err(Ended::Lost("the connection was lost".to_owned())),
+        };
+        let frame: Value = serde_json::from_str(&text).unwrap_or_default();
+        let field = |key| frame[key].as_str().unwrap_or_default().to_owned();
+        match frame["type"].as_str() {
+            Some("wake") => {}
+            Some("result") => {
+                self.unacknowledged.remove(frame["id"].as_str().unwrap_or_default());
+                return Ok(None);
+            }
+            _ => return Ok(None),
+        }
+        let question = Question { request_id: field("request_id"), conversation_id: field("conversation_id"), from: field("from"), message: field("message") };
+        if self.known.insert(question.request_id.clone()) {
+            super::complain(&format!("{} asks (request {})", question.from, question.request_id));
+            self.at_work.insert(question.request_id.clone());
+            self.waiting.push(question.clone());
+        }
+        Ok(Some(question))
+    }
+
+    fn start_waiting(&mut self) {
+        while self.jobs.len() < usize::from(self.args.jobs) && !self.waiting.is_empty() {
+            let question = self.waiting.remove(0);
+            let command = self.args.exec.clone();
+            self.jobs.spawn(async move {
+                let answer = run_command(&command, &question).await;
+                (question, answer)
+            });
+        }
+    }
+
+    /// The answer of a command, as the call to send. Kept until the relay acknowledges it.
+    fn finished(&mut self, done: Result<(Question, Result<String, String>), tokio::task::JoinError>) -> Option<Value> {
+        let (question, answer) = done.ok()?;
+        self.at_work.remove(&question.request_id);
+        let arguments = match answer {
+            Ok(answer) => json!({"request_id": question.request_id, "answer": answer}),
+            Err(why) => {
+                super::complain(&format!("request {}: {why}", question.request_id));
+                json!({"request_id": question.request_id, "error": "failed", "detail": why})
+            }
+        };
+        let id = format!("answer-{}", question.request_id);
+        let call = json!({"type": "call", "id": id, "tool": "reply", "arguments": arguments});
+        self.unacknowledged.insert(id, call.clone());
+        Some(call)
+    }
+}
+
+async fn connect(relay: &Relay) -> Result<Socket, Ended> {
+    let address = format!("{}/bridge/connect", relay.url.replacen("http", "ws", 1));
+    let bad = |e: &dyn std::fmt::Display| Ended::Fatal(format!("{address}: {e}"));
+    let mut request = address.as_str().into_client_request().map_err(|e| bad(&e))?;
+    let token = format!("Bearer {}", relay.token).parse().map_err(|_| bad(&"the token has characters that no header can carry"))?;
+    request.headers_mut().insert(AUTHORIZATION, token);
+    match tokio::time::timeout(Duration::from_secs(15), tokio_tungstenite::connect_async(request)).await {
+        Ok(Ok((socket, _))) => Ok(socket),
+        Ok(Err(WsError::Http(response))) if response.status().is_client_error() => {
+            let body: Value = response.body().as_deref().and_then(|b| serde_json::from_slice(b).ok()).unwrap_or_default();
+            Err(Ended::Fatal(format!("{} says {}: {}", relay.url, response.status(), body["error"].as_str().unwrap_or("no reason given"))))
+        }
+        Ok(Err(e)) => Err(Ended::Lost(format!("{} does not answer: {e}", relay.url))),
+        Err(_) => Err(Ended::Lost(format!("{} does not answer within 15 s", relay.url))),
+    }
+}
+
+async fn send(socket: &mut Socket, frame: Value) -> Result<(), Ended> {
+    socket.send(Message::text(frame.to_string())).await.map_err(|e| Ended::Lost(format!("the connection was lost: {e}")))
+}
+
+async fn run_command(command: &str, question: &Question) -> Result<String, String> {
+    let mut child = tokio::process::Command::new("sh")
+        .arg("-c")
+        .arg(command)
+        .env("HERMES_BRIDGE_REQUEST_ID", &question.request_id)
+        .env("HERMES_BRIDGE_CONVERSATION_ID", &question.conversation_id)
+        .env("HERMES_BRIDGE_FROM", &question.from)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|e| format!("the command cannot be started: {e}"))?;
+    let stdin = child.stdin.take();
+    let message = question.message.clone();
+    let feed = async move {
+        if let Some(mut stdin) = stdin {
+            // A command need not read its question.
+            let _ = stdin.write_all(message.as_bytes()).await;
+        }
+    };
+    let (output, ()) = tokio::join!(child.wait_with_output(), feed);
+    let output = output.map_err(|e| format!("the command cannot be waited for: {e}"))?;
+    let answer = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
+    let said = String::from_utf8_lossy(&output.stderr).lines().rfind(|l| !l.trim().is_empty()).unwrap_or("nothing on its standard error").to_owned();
+    match (output.status.success(), answer.is_empty()) {
+        (false, _) => Err(format!("its command ended with {}: {said}", output.status)),
+        (true, true) => Err("its command printed nothing".to_owned()),
+        (true, false) => Ok(answer),
+    }
+}
+
+/// Half to all of it, at random, so that many bots do not come back at the same moment.
+fn jittered(ms: u64) -> u64 {
+    let mut byte = [0];
+    let _ = getrandom::fill(&mut byte);
+    ms / 2 + ms * u64::from(byte[0]) / 510
+}

@@ -1,0 +1,113 @@
+//! The commands: one file each. Owns arguments, help and exit codes; the work is done by the other rooms.
+
+mod agent;
+mod ask;
+mod check;
+mod client;
+mod healthcheck;
+mod listen;
+mod serve;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{self, Config, ConfigError, Flags};
+
+/// Agents ask each other, wait for the answer, and you can read and search all of it.
+#[derive(Parser)]
+#[command(name = "hermes-bridge", version, about, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: serve::ServeArgs,
+}
+
+const EXAMPLES: &str = "Examples:
+  hermes-bridge                                    start the relay (the same as: hermes-bridge serve)
+  hermes-bridge listen --as bob --exec 'wc -w'     be a bot: count the words of each question
+  hermes-bridge ask --as alice --to bob 'how many words are these?'
+  hermes-bridge agent add carol                    make an agent and print its token once
+  hermes-bridge check                              look whether everything is in order
+
+Exit codes: 0 fine, 1 it failed, 2 wrong arguments; `ask` has its own, see `hermes-bridge ask --help`.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the relay (the default command)
+    Serve(serve::ServeArgs),
+    /// Add, list, rotate and revoke agents, on a running relay too
+    Agent(agent::AgentArgs),
+    /// Ask an agent a question and print its answer
+    Ask(ask::AskArgs),
+    /// Be a bot: run a command for each question, its output is the answer
+    Listen(listen::ListenArgs),
+    /// Look at configuration, data directory and time limits; says what is wrong and how to mend it
+    Check(check::CheckArgs),
+    /// Exit 0 if the relay is ready: for containers and monitors
+    Healthcheck(healthcheck::HealthcheckArgs),
+}
+
+/// Which configuration a command works with.
+#[derive(Args, Clone, Default)]
+pub(crate) struct ConfigArgs {
+    /// Configuration file [default: $HERMES_BRIDGE_CONFIG, ./bridge.toml, built-in]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Data directory, instead of the configuration's
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+impl ConfigArgs {
+    pub(crate) fn load(&self, listen: Option<String>) -> Result<Config, ConfigError> {
+        let flags = Flags { config: self.config.clone(), data_dir: self.data_dir.clone(), listen };
+        config::load(&flags, &config::process_env)
+    }
+}
+
+/// How a command ended: its exit code, or the sentence to fail with.
+pub(crate) type Outcome = Result<u8, String>;
+
+/// Runs the command that the arguments name.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
+        Command::Serve(args) => serve::run(args),
+        Command::Agent(args) => agent::run(args),
+        Command::Ask(args) => ask::run(args),
+        Command::Listen(args) => listen::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Healthcheck(args) => healthcheck::run(args),
+    };
+    match outcome {
+        Ok(code) => code.into(),
+        Err(message) => {
+            complain(&message);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One line on standard error.
+#[allow(clippy::print_stderr)]
+pub(crate) fn complain(message: &str) {
+    eprintln!("hermes-bridge: {message}");
+}
+
+/// A runtime for commands that talk to a relay; the relay itself has a larger one.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, String> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| format!("the runtime does not start: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_are_well_formed() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,141 @@
+//! `serve`: everything is started in order, and stopped in the reversed order, on this one screen.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::{ConfigArgs, Outcome};
+use crate::config::{Config, LogFormat};
+use crate::engine::{Engine, Minted};
+use crate::inbound::{self, control};
+use crate::store::Store;
+
+/// What is said when nothing else is: this project's events, and of others only what is wrong.
+const LOG_FILTER: &str = "info,rmcp=error,tantivy=warn,hyper=warn,warp=warn";
+/// A stop takes at most so long after the last connection was let go.
+const RUNTIME_STOP: Duration = Duration::from_secs(3);
+
+#[derive(Args, Default)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Address to listen on, like 127.0.0.1:8787; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+}
+
+pub(crate) fn run(args: ServeArgs) -> Outcome {
+    let config = args.config.load(args.listen.clone()).map_err(|e| e.to_string())?;
+    start_logging(config.log_format);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("relay")
+        .build()
+        .map_err(|e| format!("the runtime does not start: {e}"))?;
+    let outcome = runtime.block_on(serve(config, args));
+    runtime.shutdown_timeout(RUNTIME_STOP);
+    outcome
+}
+
+async fn serve(config: Config, args: ServeArgs) -> Outcome {
+    let listener = TcpListener::bind(config.listen).await.map_err(|e| cannot_listen(&config, &e))?;
+    let bound = listener.local_addr().map_err(|e| format!("the listener has no address: {e}"))?;
+    let store = Store::open(&config.data_dir).map_err(|e| e.to_string())?;
+    let engine = Engine::start(config.clone(), store).map_err(|e| e.to_string())?;
+    let minted = engine.mint_missing().await.map_err(|e| e.to_string())?;
+    let stop = CancellationToken::new();
+    let owner = control::bind(&config.data_dir).map_err(|e| format!("{}: the control socket cannot be opened: {e}", config.data_dir.display()))?;
+    let owner = tokio::spawn(control::serve(owner, engine.clone(), config.base_url(bound), stop.clone()));
+    greet(&config, bound, &minted);
+    tokio::spawn(signals(engine.clone(), args, stop.clone()));
+
+    inbound::serve(listener, engine.clone(), stop).await;
+
+    let _ = owner.await;
+    let closing = tokio::task::spawn_blocking(move || engine.close());
+    closing.await.map_err(|_| "the store did not close well".to_owned())?;
+    tracing::info!("stopped");
+    Ok(0)
+}
+
+fn cannot_listen(config: &Config, error: &std::io::Error) -> String {
+    let remedy = match error.kind() {
+        std::io::ErrorKind::AddrInUse => "another program uses this port: stop it, or choose another with --listen",
+        std::io::ErrorKind::PermissionDenied => "ports below 1024 need rights: choose a higher one with --listen",
+        _ => "choose an address of this machine with --listen, or in bridge.toml",
+    };
+    format!("cannot listen on {}: {error}; {remedy}", config.listen)
+}
+
+/// Stops on SIGTERM and SIGINT; reads the agents anew on SIGHUP.
+async fn signals(engine: Arc<Engine>, args: ServeArgs, stop: CancellationToken) {
+    let streams = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
+    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = streams else {
+        tracing::error!("signals cannot be received; stop the relay with kill -9");
+        return;
+    };
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => reload(&engine, &args).await,
+        }
+    }
+    tracing::info!("stopping");
+    stop.cancel();
+}
+
+/// A configuration that cannot be read changes nothing.
+async fn reload(engine: &Arc<Engine>, args: &ServeArgs) {
+    let changed = match args.config.load(args.listen.clone()) {
+        Ok(config) => engine.reconfigure(config).await.map_err(|e| e.to_string()),
+        Err(e) => Err(e.to_string()),
+    };
+    match changed {
+        Ok(minted) => {
+            tracing::info!(agents = engine.listed_agents().len(), "read the agents anew");
+            show_tokens(&minted);
+        }
+        Err(e) => tracing::error!(error = %e, "the configuration was not taken over; the old one stays"),
+    }
+}
+
+fn greet(config: &Config, bound: SocketAddr, minted: &[Minted]) {
+    let url = config.base_url(bound);
+    println!("hermes-bridge {}  data in {}", env!("CARGO_PKG_VERSION"), config.data_dir.display());
+    println!("listening on http://{bound}");
+    show_tokens(minted);
+    if !minted.is_empty() {
+        let socket = url.replacen("http", "ws", 1);
+        println!();
+        println!("To connect a bot, give it these two:");
+        println!("  HERMES_BRIDGE_RELAY_URL={socket}/bridge/connect");
+        println!("  HERMES_BRIDGE_TOKEN=<its token>");
+        println!("Or any MCP client: {url}/mcp with the header  Authorization: Bearer <its token>");
+    }
+}
+
+fn show_tokens(minted: &[Minted]) {
+    if minted.is_empty() {
+        return;
+    }
+    println!();
+    println!("Tokens made for agents that had none, shown only now:");
+    for one in minted {
+        println!("  {:<20} {}", one.name.as_str(), one.token.reveal());
+    }
+}
+
+fn start_logging(format: LogFormat) {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| LOG_FILTER.into());
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    match format {
+        LogFormat::Text => builder.init(),
+        LogFormat::Json => builder.json().flatten_event(true).init(),
+    }
+}

@@ -1,0 +1,145 @@
+//! The `[[agents]]` and `[[groups]]` of bridge.toml: names, credentials, who may ask whom.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::file::Source;
+use super::{ConfigError, Env, Secret, TokenHash};
+use crate::core::ids::AgentName;
+use crate::core::policy::Permissions;
+
+/// Tokens of the original's samples and of ours; nobody may run with one.
+const SAMPLES: [&str; 4] = ["change-me", "changeme", "your-token", "secret-token"];
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AgentEntry {
+    pub name: AgentName,
+    /// `None`: the relay makes a token.
+    pub credential: Option<Credential>,
+}
+
+/// How an agent of bridge.toml proves who it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Credential(pub TokenHash);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawAgent {
+    name: Spanned<String>,
+    token: Option<Spanned<String>>,
+    token_env: Option<Spanned<String>>,
+    token_sha256: Option<Spanned<String>>,
+    may_ask: Option<Vec<Spanned<String>>>,
+    #[serde(default)]
+    groups: Vec<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawGroup {
+    name: Spanned<String>,
+    #[serde(default)]
+    members: Vec<Spanned<String>>,
+}
+
+type Groups = BTreeMap<String, HashSet<AgentName>>;
+
+pub(super) fn check(source: &Source<'_>, agents: &[RawAgent], groups: &[RawGroup], env: Env<'_>) -> Result<(Vec<AgentEntry>, Permissions), ConfigError> {
+    let mut entries: Vec<AgentEntry> = Vec::new();
+    let mut tokens: HashMap<[u8; 8], AgentName> = HashMap::new();
+    for raw in agents {
+        let name = name(source, "name", &raw.name)?;
+        if entries.iter().any(|e| e.name == name) {
+            return Err(source.value(&raw.name, "name", "two agents have this name (names are not case-sensitive)"));
+        }
+        let credential = credential(source, raw, env)?;
+        if let Some(Credential(hash)) = &credential
+            && let Some(other) = tokens.insert(hash.bucket(), name.clone())
+        {
+            return Err(source.value(&raw.name, "name", &format!("has the same token as {other}; each agent needs its own")));
+        }
+        entries.push(AgentEntry { name, credential });
+    }
+    let groups = memberships(source, agents, groups, &entries)?;
+    let mut may_ask = HashMap::new();
+    for (raw, entry) in agents.iter().zip(&entries) {
+        if let Some(list) = &raw.may_ask
+            && let Some(allowed) = allowed(source, list, &entries, &groups)?
+        {
+            may_ask.insert(entry.name.clone(), allowed);
+        }
+    }
+    Ok((entries, Permissions { may_ask }))
+}
+
+fn name(source: &Source<'_>, key: &str, raw: &Spanned<String>) -> Result<AgentName, ConfigError> {
+    AgentName::parse(raw.get_ref())
+        .ok_or_else(|| source.value(raw, key, "a name has 1 to 64 of a-z 0-9 . _ - and begins with a letter or digit"))
+}
+
+fn credential(source: &Source<'_>, raw: &RawAgent, env: Env<'_>) -> Result<Option<Credential>, ConfigError> {
+    let given = [&raw.token, &raw.token_env, &raw.token_sha256].into_iter().flatten().count();
+    if given > 1 {
+        return Err(source.value(&raw.name, "name", "has more than one of token, token_env and token_sha256"));
+    }
+    let clear = match (&raw.token, &raw.token_env) {
+        (Some(token), _) => Some((token.span(), Secret::new(token.get_ref().clone()))),
+        (_, Some(variable)) => {
+            let value = env(variable.get_ref()).ok_or_else(|| source.value(variable, "token_env", "this environment variable is not set"))?;
+            Some((variable.span(), Secret::new(value)))
+        }
+        _ => None,
+    };
+    if let Some((span, token)) = clear {
+        check_token(token.reveal()).map_err(|why| source.at(span, "token", "[hidden]", why))?;
+        return Ok(Some(Credential(token.hash())));
+    }
+    let Some(hash) = &raw.token_sha256 else { return Ok(None) };
+    let hash = TokenHash::parse(hash.get_ref()).ok_or_else(|| source.value(hash, "token_sha256", "64 hexadecimal digits are expected"))?;
+    Ok(Some(Credential(hash)))
+}
+
+fn check_token(token: &str) -> Result<(), &'static str> {
+    if SAMPLES.iter().any(|s| token.to_ascii_lowercase().starts_with(s)) {
+        return Err("this is a sample token; leave the line out and the relay makes a good one");
+    }
+    if token.trim() != token || token.is_empty() || token.chars().any(char::is_control) {
+        return Err("a token has at least one character, no spaces around it and no control characters");
+    }
+    Ok(())
+}
+
+fn memberships(source: &Source<'_>, agents: &[RawAgent], groups: &[RawGroup], entries: &[AgentEntry]) -> Result<Groups, ConfigError> {
+    let mut all = Groups::new();
+    for group in groups {
+        let members = all.entry(group.name.get_ref().clone()).or_default();
+        for member in &group.members {
+            let found = AgentName::parse(member.get_ref()).filter(|m| entries.iter().any(|e| e.name == *m));
+            members.insert(found.ok_or_else(|| source.value(member, "members", "no agent has this name"))?);
+        }
+    }
+    for (raw, entry) in agents.iter().zip(entries) {
+        for group in &raw.groups {
+            all.entry(group.get_ref().clone()).or_default().insert(entry.name.clone());
+        }
+    }
+    Ok(all)
+}
+
+/// `None` for everybody.
+fn allowed(source: &Source<'_>, list: &[Spanned<String>], entries: &[AgentEntry], groups: &Groups) -> Result<Option<HashSet<AgentName>>, ConfigError> {
+    let mut names = HashSet::new();
+    for item in list {
+        let text = item.get_ref().as_str();
+        let named = AgentName::parse(text).filter(|n| entries.iter().any(|e| e.name == *n));
+        match (text, groups.get(text), named) {
+            ("*", ..) => return Ok(None),
+            (_, Some(members), _) => names.extend(members.iter().cloned()),
+            (_, None, Some(name)) => drop(names.insert(name)),
+            (_, None, None) => return Err(source.value(item, "may_ask", "no agent and no group has this name")),
+        }
+    }
+    Ok(Some(names))
+}

@@ -1,0 +1,99 @@
+//! What a configuration file may say, and how a wrong one is refused.
+
+use super::*;
+
+fn none(_: &str) -> Option<String> {
+    None
+}
+
+fn parse(text: &str) -> Result<Config, String> {
+    file::parse(text, Some(Path::new("conf/bridge.toml")), &none).map_err(|e| e.to_string())
+}
+
+#[test]
+fn every_commented_default_is_the_real_default() {
+    let is_key = |line: &str| line.split_once(" = ").is_some_and(|(key, _)| key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'));
+    let uncomment = |line: &str| match line.strip_prefix("# ") {
+        Some(rest) if is_key(rest) && !rest.starts_with("token") && !rest.starts_with("may_ask") && !rest.starts_with("groups") => rest.to_owned(),
+        _ => line.to_owned(),
+    };
+    let spelled_out = REFERENCE.lines().map(uncomment).collect::<Vec<_>>().join("\n");
+    assert!(spelled_out.matches("\nask_timeout_ms = ").count() == 1);
+    assert_eq!(parse(&spelled_out), parse(REFERENCE));
+    assert_eq!(parse("").map(|c| c.limits), parse(REFERENCE).map(|c| c.limits));
+}
+
+#[test]
+fn every_key_stands_in_the_reference() {
+    for key in [
+        "listen", "public_url", "allowed_hosts", "data_dir", "ask_timeout_ms", "ask_max_wait_ms", "reconnect_grace_ms", "queue_ttl_ms",
+        "max_exchange_ms", "ping_interval_ms", "keep_answers_days", "on_store_failure", "log_format", "max_message_bytes", "max_answer_bytes", "max_frame_bytes",
+        "max_wakes_per_agent", "max_waiting_per_agent", "max_depth", "max_connections", "token", "token_env", "token_sha256", "may_ask", "groups",
+    ] {
+        assert!(REFERENCE.contains(&format!("{key} = ")), "{key} is not in bridge.toml");
+    }
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_its_place() {
+    let error = parse("\n\nask_timeout = 5\n").unwrap_err();
+    assert!(error.contains("line 3, column 1") && error.contains("ask_timeout"), "{error}");
+}
+
+#[test]
+fn a_value_out_of_range_is_named_with_its_place_and_remedy() {
+    let error = parse("[limits]\nmax_depth = 0\n").unwrap_err();
+    assert_eq!(error, "conf/bridge.toml, line 2, column 13: max_depth = 0: a number from 1 to 100 is expected");
+}
+
+#[test]
+fn a_sample_token_does_not_start_and_is_not_repeated() {
+    let error = parse("[[agents]]\nname = \"a\"\ntoken = \"change-me-please\"\n").unwrap_err();
+    assert!(error.contains("line 3") && error.contains("sample token") && !error.contains("change-me-please"), "{error}");
+}
+
+#[test]
+fn two_agents_of_one_name_or_one_token_are_refused() {
+    assert!(parse("[[agents]]\nname = \"Bob\"\n[[agents]]\nname = \"bob\"\n").unwrap_err().contains("line 4"));
+    let twice = "[[agents]]\nname = \"a\"\ntoken = \"t1\"\n[[agents]]\nname = \"b\"\ntoken = \"t1\"\n";
+    assert!(parse(twice).unwrap_err().contains("same token as a"));
+}
+
+#[test]
+fn a_token_comes_from_the_environment_when_it_says_so() {
+    let env = |name: &str| (name == "BOB").then(|| "s3cret".to_owned());
+    let text = "[[agents]]\nname = \"bob\"\ntoken_env = \"BOB\"\n";
+    let config = file::parse(text, None, &env).unwrap();
+    assert_eq!(config.agents[0].credential, Some(Credential(TokenHash::of("s3cret"))));
+    assert!(parse(text).unwrap_err().contains("not set"));
+}
+
+#[test]
+fn may_ask_names_agents_groups_or_everybody() {
+    let text = "[[agents]]\nname = \"a\"\nmay_ask = [\"ops\"]\n[[agents]]\nname = \"b\"\ngroups = [\"ops\"]\n[[agents]]\nname = \"c\"\nmay_ask = [\"*\"]\n";
+    let p = parse(text).unwrap().permissions;
+    let [a, b, c] = ["a", "b", "c"].map(|n| crate::core::ids::AgentName::parse(n).unwrap());
+    assert!(p.allows(&a, &b) && !p.allows(&a, &c) && p.allows(&c, &a) && p.allows(&b, &a));
+    assert!(parse("[[agents]]\nname = \"a\"\nmay_ask = [\"nobody\"]\n").unwrap_err().contains("nobody"));
+}
+
+#[test]
+fn flags_win_over_the_environment_and_that_over_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("b.toml");
+    std::fs::write(&path, "listen = \"127.0.0.1:1000\"\ndata_dir = \"d\"\n").unwrap();
+    let env = |name: &str| (name == "PORT").then(|| "2000".to_owned());
+    let flags = Flags { config: Some(path), ..Flags::default() };
+    assert_eq!(load(&flags, &none).unwrap().listen.port(), 1000);
+    assert_eq!(load(&flags, &none).unwrap().data_dir, dir.path().join("d"));
+    assert_eq!(load(&flags, &env).unwrap().listen.to_string(), "127.0.0.1:2000");
+    let flags = Flags { listen: Some("127.0.0.1:3000".into()), data_dir: Some("/elsewhere".into()), ..flags };
+    assert_eq!(load(&flags, &env).unwrap().listen.port(), 3000);
+    assert_eq!(load(&flags, &env).unwrap().data_dir, Path::new("/elsewhere"));
+}
+
+#[test]
+fn no_text_makes_the_parser_panic() {
+    proptest::proptest!(|(text in "\\PC{0,200}")| { let _ = parse(&text); });
+    proptest::proptest!(|(text in "(listen|max_depth|\\[limits\\]|\\[\\[agents\\]\\]|name|token| |=|\"|\n|[0-9]|é){0,30}")| { let _ = parse(&text); });
+}

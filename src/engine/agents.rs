@@ -1,0 +1,128 @@
+//! Agents coming into being and going: minting, `agent add`, `rotate`, `revoke`, and a changed configuration. Sockets of
+//! agents that stay are not touched; those of a revoked agent are closed at once.
+
+use std::sync::{Arc, PoisonError};
+
+use super::Engine;
+use super::directory::with_token;
+use crate::config::{Config, Secret};
+use crate::core::ids::AgentName;
+use crate::store::{StoreError, StoredAgent, Written};
+
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    #[error("there is already an agent {0}; `agent rotate {0}` gives it another token")]
+    Exists(AgentName),
+    #[error("there is no agent {0}; `agent list` shows all")]
+    Unknown(AgentName),
+    #[error("{0} comes from bridge.toml: remove its [[agents]] entry there and reload (kill -HUP)")]
+    Configured(AgentName),
+    #[error("no random bytes from the operating system: {0}")]
+    Random(getrandom::Error),
+    #[error("could not be recorded: {0}")]
+    Store(#[from] StoreError),
+}
+
+/// A token just made; shown once, never kept in clear.
+pub struct Minted {
+    pub name: AgentName,
+    pub token: Secret,
+}
+
+impl Engine {
+    /// Makes tokens for the agents that have none.
+    pub async fn mint_missing(self: &Arc<Self>) -> Result<Vec<Minted>, AgentError> {
+        let mut minted = Vec::new();
+        for agent in self.directory.listed().into_iter().filter(|a| a.tokenless) {
+            minted.push(self.give_token(agent.name, !agent.configured).await?);
+        }
+        Ok(minted)
+    }
+
+    pub async fn add_agent(self: &Arc<Self>, name: AgentName) -> Result<Minted, AgentError> {
+        if self.directory.names().contains(&name) {
+            return Err(AgentError::Exists(name));
+        }
+        self.give_token(name, true).await
+    }
+
+    pub async fn rotate_token(self: &Arc<Self>, name: AgentName) -> Result<Minted, AgentError> {
+        let listed = self.directory.listed().into_iter().find(|a| a.name == name);
+        let listed = listed.ok_or_else(|| AgentError::Unknown(name.clone()))?;
+        self.give_token(name, !listed.configured).await
+    }
+
+    /// A token that lives as long as the relay does.
+    pub fn lend_token(&self, name: AgentName) -> Result<Minted, AgentError> {
+        if !self.directory.names().contains(&name) {
+            return Err(AgentError::Unknown(name));
+        }
+        let token = Secret::mint().map_err(AgentError::Random)?;
+        self.directory.lend(name.clone(), &token);
+        Ok(Minted { name, token })
+    }
+
+    pub async fn revoke_agent(self: &Arc<Self>, name: AgentName) -> Result<(), AgentError> {
+        let listed = self.directory.listed().into_iter().find(|a| a.name == name);
+        if listed.ok_or_else(|| AgentError::Unknown(name.clone()))?.configured {
+            return Err(AgentError::Configured(name));
+        }
+        self.put(name.clone(), None).await?;
+        self.reload_agents(None).await?;
+        for (connection, owner, _) in self.relay().links() {
+            if owner == name {
+                self.links.hang_up(connection);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over agents and permissions of a newly read configuration; everything else needs a restart.
+    pub async fn reconfigure(self: &Arc<Self>, config: Config) -> Result<Vec<Minted>, AgentError> {
+        self.reload_agents(Some(config)).await?;
+        let names = self.directory.names();
+        for (connection, owner, _) in self.relay().links() {
+            if !names.contains(&owner) {
+                self.links.hang_up(connection);
+            }
+        }
+        self.mint_missing().await
+    }
+
+    #[must_use]
+    pub fn listed_agents(&self) -> Vec<super::Listed> {
+        self.directory.listed()
+    }
+
+    async fn give_token(self: &Arc<Self>, name: AgentName, added: bool) -> Result<Minted, AgentError> {
+        let token = Secret::mint().map_err(AgentError::Random)?;
+        let (sought, now) = (name.clone(), self.now());
+        let before = self.read(move |store| Ok(store.agents()?.into_iter().find(|(n, _)| *n == sought).map(|(_, a)| a))).await?;
+        self.put(name.clone(), Some(with_token(before, &token, now, added))).await?;
+        self.reload_agents(None).await?;
+        Ok(Minted { name, token })
+    }
+
+    async fn put(&self, name: AgentName, agent: Option<StoredAgent>) -> Result<(), StoreError> {
+        let permit = self.store.reserve().await?;
+        let (told, done) = tokio::sync::oneshot::channel();
+        self.store.put_agent(permit, name, agent, move |written| {
+            let _ = told.send(written);
+        });
+        if done.await == Ok(Written::Durable) { Ok(()) } else { Err(StoreError::Down) }
+    }
+
+    async fn reload_agents(self: &Arc<Self>, config: Option<Config>) -> Result<(), StoreError> {
+        let stored = self.read(|store| store.agents()).await?;
+        let mut relay = self.relay();
+        if let Some(new) = config {
+            let old = self.config();
+            let merged = Config { agents: new.agents, permissions: new.permissions, ..(*old).clone() };
+            *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(merged);
+        }
+        let config = self.config();
+        self.directory.fill(&config, &stored);
+        relay.set_agents(&self.directory.names(), config.permissions.clone());
+        Ok(())
+    }
+}

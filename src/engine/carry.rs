@@ -1,0 +1,91 @@
+//! Carrying out what the core decided, once its facts are on disk; and the housekeeper, the one task that ticks the core
+//! and reports what was noticed where nothing can wait.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::links::ToBot;
+use super::waiters::Ended;
+use super::{Chores, Engine};
+use crate::config::OnStoreFailure;
+use crate::core::effect::{Effect, Fact};
+use crate::core::exchange::End;
+use crate::core::outcome::{Outcome, Refusal};
+use crate::store::Written;
+
+/// Facts, in order, and everything that must come after them, in order.
+pub(super) fn split(effects: Vec<Effect>) -> (Vec<Fact>, Vec<Effect>) {
+    let (mut facts, mut rest) = (Vec::new(), Vec::new());
+    for effect in effects {
+        match effect {
+            Effect::Record(fact) => facts.push(fact),
+            other => rest.push(other),
+        }
+    }
+    (facts, rest)
+}
+
+impl Engine {
+    /// On the store's thread: nothing here waits.
+    pub(super) fn perform(&self, effects: Vec<Effect>, written: Written) {
+        let recorded = written == Written::Durable;
+        let refuse = !recorded && self.config().on_store_failure == OnStoreFailure::Refuse;
+        for effect in effects {
+            match effect {
+                Effect::Record(_) => {}
+                Effect::Wake { wake, .. } if refuse => self.give_up(&wake.asked),
+                Effect::Wake { connection, wake } => self.links.send(connection, ToBot::Wake(wake)),
+                Effect::Cancel { connection, id } => self.links.send(connection, ToBot::Cancelled(id)),
+                Effect::LateAnswer { connection, asked, late } => self.links.send(connection, ToBot::Answer(asked, late)),
+                Effect::Finish { asked, end } => self.tell(Ended { asked, end, recorded }),
+            }
+        }
+    }
+
+    fn tell(&self, ended: Ended) {
+        let Ended { asked, end, .. } = &ended;
+        tracing::info!(
+            request = %asked.id, conversation = %asked.conversation, from = %asked.from, to = %asked.to,
+            outcome = end.outcome.word(), ms = end.at.since(asked.at), asked_bytes = asked.message.len(), bytes = end.text.len(),
+            "exchange ended"
+        );
+        self.waiters.finish(&ended);
+    }
+
+    /// A question that could not be recorded where only recorded ones may be asked.
+    fn give_up(&self, asked: &Arc<crate::core::exchange::Asked>) {
+        let text = Refusal::StoreUnavailable.to_string().into();
+        let end = End { outcome: Outcome::StoreUnavailable, text, at: self.now(), call: None };
+        self.tell(Ended { asked: asked.clone(), end: Arc::new(end), recorded: false });
+        Chores::note(&self.chores.unrecorded, asked.id);
+        self.chores.wake.notify_one();
+    }
+
+    /// Sleeps until the next deadline, or until somebody has a chore for it. Ends when the relay stops.
+    pub(super) async fn keep_house(self: Arc<Self>) {
+        loop {
+            let next = self.relay().next_deadline();
+            self.chores.armed.store(next.map_or(u64::MAX, |at| at.0), Ordering::Release);
+            let sleep_until = next.map_or_else(|| tokio::time::Instant::now() + Duration::from_secs(3600), |at| self.clock.instant(at));
+            tokio::select! {
+                () = tokio::time::sleep_until(sleep_until) => {}
+                () = self.chores.wake.notified() => {}
+                () = self.stopping.cancelled() => return,
+            }
+            let Ok(permit) = self.store.reserve().await else { return };
+            let mut out = Vec::new();
+            let mut relay = self.relay();
+            let now = self.now();
+            for (connection, clean) in Chores::take(&self.chores.gone) {
+                self.links.close(connection);
+                relay.disconnected(now, connection, clean, &mut out);
+            }
+            for id in Chores::take(&self.chores.unrecorded) {
+                relay.abandon(now, id, &mut out);
+            }
+            relay.tick(now, &mut out);
+            drop(self.carry(permit, out));
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! One socket of a bot, seen from the inside: what it reports goes to the core, what it is told comes from a bounded
+//! queue. Its end is reported by its drop, whatever ended it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::links::ToBot;
+use super::{Chores, Engine};
+use crate::core::ids::{AgentName, ConnectionId, RequestId};
+use crate::core::registry::Hello;
+use crate::store::StoreError;
+
+pub struct Connection {
+    pub id: ConnectionId,
+    pub name: AgentName,
+    /// What the bot is to be told, in order.
+    pub queue: mpsc::Receiver<ToBot>,
+    /// Cancelled when the relay wants this socket closed.
+    pub hang_up: CancellationToken,
+    engine: Arc<Engine>,
+    clean: bool,
+}
+
+impl Engine {
+    /// A bot's socket is up. `None` if the agent was removed meanwhile.
+    pub async fn connect(self: &Arc<Self>, name: &AgentName) -> Result<Option<Connection>, StoreError> {
+        let permit = self.store.reserve().await?;
+        let id = ConnectionId(self.next_connection.fetch_add(1, Ordering::Relaxed));
+        let hang_up = CancellationToken::new();
+        let queue = self.links.open(id, hang_up.clone());
+        let known = {
+            let mut relay = self.relay();
+            let mut out = Vec::new();
+            let known = relay.connected(self.now(), name, id, &mut out);
+            drop(self.carry(permit, out));
+            known
+        };
+        if !known {
+            self.links.close(id);
+            return Ok(None);
+        }
+        tracing::info!(agent = %name, connection = id.0, "connected");
+        Ok(Some(Connection { id, name: name.clone(), queue, hang_up, engine: self.clone(), clean: false }))
+    }
+}
+
+impl Connection {
+    /// The bot said who it is, or (`None`) will not.
+    pub async fn introduce(&self, hello: Option<Hello>) -> Result<(), StoreError> {
+        let permit = self.engine.store.reserve().await?;
+        let mut out = Vec::new();
+        let mut relay = self.engine.relay();
+        relay.introduced(self.engine.now(), self.id, hello, &mut out);
+        drop(self.engine.carry(permit, out));
+        self.engine.chores.due(relay.next_deadline());
+        Ok(())
+    }
+
+    pub async fn received(&self, id: RequestId) -> Result<(), StoreError> {
+        let permit = self.engine.store.reserve().await?;
+        let mut out = Vec::new();
+        let mut relay = self.engine.relay();
+        relay.received(self.engine.now(), self.id, id, &mut out);
+        drop(self.engine.carry(permit, out));
+        Ok(())
+    }
+
+    pub fn heartbeat(&self, id: RequestId) {
+        self.engine.relay().heartbeat(self.engine.now(), &self.name, id);
+    }
+
+    /// The bot closed with a goodbye.
+    pub fn said_goodbye(&mut self) {
+        self.clean = true;
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        tracing::info!(agent = %self.name, connection = self.id.0, clean = self.clean, "disconnected");
+        Chores::note(&self.engine.chores.gone, (self.id, self.clean));
+        self.engine.chores.wake.notify_one();
+    }
+}

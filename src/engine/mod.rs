@@ -1,0 +1,251 @@
+//! The driver: owns the relay's lock, the clock, fresh ids, who waits and which sockets are open. Feeds the core, has its
+//! facts recorded, and only then lets anybody hear. Knows nothing of HTTP, frames or wording, and decides nothing.
+//!
+//! The relay sits in a std Mutex that is never held across an await: every call into it takes microseconds. A place in
+//! the store's queue is taken before the lock, so that effects are handed over, in order, while the lock is held.
+
+mod agents;
+mod ask;
+mod carry;
+mod clock;
+mod connection;
+mod directory;
+mod links;
+mod waiters;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use tokio::sync::{Notify, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use agents::{AgentError, Minted};
+pub use ask::{AnswerReport, AskReport, AskRequest};
+pub use connection::Connection;
+pub use directory::{Listed, ROTATION_GRACE_MS};
+pub use links::ToBot;
+pub use waiters::Ended;
+
+use crate::config::Config;
+use crate::core::effect::Effect;
+use crate::core::exchange::Record;
+use crate::core::ids::{AgentName, ConnectionId, ConversationId, Millis, RequestId};
+use crate::core::presence::Present;
+use crate::core::relay::Relay;
+use crate::core::replies::{Replied, Reply};
+use crate::store::{Permit, Store, StoreError, Written};
+
+pub struct Engine {
+    relay: Mutex<Relay>,
+    store: Store,
+    config: RwLock<Arc<Config>>,
+    directory: directory::Directory,
+    links: links::Links,
+    waiters: Arc<waiters::Waiters>,
+    clock: clock::Clock,
+    next_connection: AtomicU64,
+    chores: Chores,
+    stopping: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// What the housekeeper must see to: reported by those who cannot wait for a place in the store's queue.
+#[derive(Default)]
+struct Chores {
+    wake: Notify,
+    /// The deadline that the housekeeper sleeps for.
+    armed: AtomicU64,
+    gone: Mutex<Vec<(ConnectionId, bool)>>,
+    unrecorded: Mutex<Vec<RequestId>>,
+}
+
+impl Engine {
+    /// Takes up what an earlier run left open and starts the housekeeper.
+    pub fn start(config: Config, store: Store) -> Result<Arc<Self>, StoreError> {
+        let clock = clock::Clock::start();
+        let now = clock.now();
+        let directory = directory::Directory::default();
+        directory.fill(&config, &store.agents()?);
+        let mut relay = Relay::new(config.limits.clone(), config.permissions.clone());
+        relay.set_agents(&directory.names(), config.permissions.clone());
+        for (name, last_seen, online) in store.presence()? {
+            relay.recall(now, &name, last_seen, online);
+        }
+        let open = store.open_exchanges()?;
+        if !open.is_empty() {
+            tracing::info!(open = open.len(), "took up the exchanges that were open");
+        }
+        relay.restore(now, open);
+        let engine = Arc::new(Self {
+            relay: Mutex::new(relay),
+            store,
+            config: RwLock::new(Arc::new(config)),
+            directory,
+            links: links::Links::default(),
+            waiters: Arc::default(),
+            clock,
+            next_connection: AtomicU64::new(1),
+            chores: Chores::default(),
+            stopping: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        });
+        engine.tasks.spawn(engine.clone().keep_house());
+        Ok(engine)
+    }
+
+    #[must_use]
+    pub fn config(&self) -> Arc<Config> {
+        self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    #[must_use]
+    pub fn now(&self) -> Millis {
+        self.clock.now()
+    }
+
+    /// Whose token this is.
+    #[must_use]
+    pub fn authenticate(&self, token: &str) -> Option<AgentName> {
+        self.directory.authenticate(token, self.now())
+    }
+
+    /// Why the relay cannot do all its work at the moment; empty when it can.
+    #[must_use]
+    pub fn troubles(&self) -> Vec<&'static str> {
+        let stopping = self.stopping.is_cancelled().then_some("the relay is stopping");
+        let store = (!self.store.healthy()).then_some("the store cannot write; see the log");
+        stopping.into_iter().chain(store).collect()
+    }
+
+    #[must_use]
+    pub fn present(&self, viewer: Option<&AgentName>) -> Vec<Present> {
+        self.relay().present(viewer)
+    }
+
+    /// The newest exchanges, newest first.
+    pub async fn newest(self: &Arc<Self>, before: Option<RequestId>, count: usize) -> Result<Vec<Record>, StoreError> {
+        self.read(move |store| store.newest(before, count)).await
+    }
+
+    pub async fn thread(self: &Arc<Self>, conversation: ConversationId, count: usize) -> Result<Vec<Record>, StoreError> {
+        self.read(move |store| store.thread(conversation, None, count)).await
+    }
+
+    /// A reply to a question that `from` was asked. `call`: the id under which the bot may send this again.
+    pub async fn reply(self: &Arc<Self>, from: &AgentName, id: RequestId, reply: Reply, call: Option<Arc<str>>) -> Result<Replied, StoreError> {
+        let permit = self.store.reserve().await?;
+        let mut out = Vec::new();
+        let (first, done) = {
+            let mut relay = self.relay();
+            let first = relay.reply(self.now(), from, id, reply.clone(), call.clone(), &mut out);
+            (first, self.carry(permit, out))
+        };
+        if !matches!(first, Replied::AskHistory | Replied::Unknown) {
+            let _ = done.await;
+            return Ok(first);
+        }
+        // A foreign request takes the same way as an unknown one, so that the time tells nothing.
+        let Some(record) = self.read(move |store| store.record(id)).await? else { return Ok(Replied::Unknown) };
+        let permit = self.store.reserve().await?;
+        let (answered, earlier) = answered_by(&record);
+        let mut out = Vec::new();
+        let (replied, done) = {
+            let mut relay = self.relay();
+            let replied = match first {
+                Replied::Unknown => Replied::Unknown,
+                _ => relay.late(self.now(), from, record.asked, answered, earlier, reply, call, &mut out),
+            };
+            (replied, self.carry(permit, out))
+        };
+        let _ = done.await;
+        Ok(replied)
+    }
+
+    /// Stops taking part: bots are told to come back, callers that wait are told that the work goes on, what is recorded
+    /// is synced. Exchanges stay open for the next start.
+    pub async fn stop(&self) {
+        self.stopping.cancel();
+        self.chores.wake.notify_one();
+        for (connection, _, _) in self.relay().links() {
+            self.links.send(connection, ToBot::Restarting);
+        }
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// The last sync. Blocks; nothing can be recorded afterwards.
+    pub fn close(&self) {
+        self.store.close();
+    }
+
+    #[must_use]
+    pub fn stopping(&self) -> CancellationToken {
+        self.stopping.clone()
+    }
+
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.links.count()
+    }
+
+    fn relay(&self) -> MutexGuard<'_, Relay> {
+        self.relay.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn read<T: Send + 'static>(self: &Arc<Self>, read: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static) -> Result<T, StoreError> {
+        let engine = self.clone();
+        tokio::task::spawn_blocking(move || read(&engine.store)).await.map_err(|_| StoreError::Down)?
+    }
+
+    /// Has the facts recorded and the rest carried out after that. Called with the relay locked, so that the order of
+    /// the core's decisions is the order of the log. The receiver hears when it is done.
+    fn carry(self: &Arc<Self>, permit: Permit, effects: Vec<Effect>) -> oneshot::Receiver<Written> {
+        let (told, done) = oneshot::channel();
+        if effects.is_empty() {
+            let _ = told.send(Written::Durable);
+            return done;
+        }
+        let (facts, rest) = carry::split(effects);
+        let engine = self.clone();
+        self.store.submit(permit, facts, move |written| {
+            engine.perform(rest, written);
+            let _ = told.send(written);
+        });
+        done
+    }
+}
+
+fn answered_by(record: &Record) -> (bool, Option<Arc<str>>) {
+    use crate::core::outcome::Outcome;
+    match (&record.late, &record.end) {
+        (Some(late), _) => (true, late.call.clone()),
+        (None, Some(end)) => (end.outcome == Outcome::Answered, end.call.clone()),
+        (None, None) => (false, None),
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.stopping.cancel();
+    }
+}
+
+impl Chores {
+    fn note<T>(list: &Mutex<Vec<T>>, item: T) {
+        list.lock().unwrap_or_else(PoisonError::into_inner).push(item);
+    }
+
+    fn take<T>(list: &Mutex<Vec<T>>) -> Vec<T> {
+        std::mem::take(&mut *list.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Wakes the housekeeper if it sleeps past this deadline.
+    fn due(&self, next: Option<Millis>) {
+        if let Some(next) = next
+            && next.0 < self.armed.load(Ordering::Acquire)
+        {
+            self.wake.notify_one();
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The owner's door: a Unix socket in the data directory, one JSON line each way. The directory's mode is its lock.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::core::ids::AgentName;
+use crate::core::outcome::moment;
+use crate::engine::{AgentError, Engine, Minted};
+use crate::wire::control::{AgentRow, Answer, Command};
+
+const MAX_LINE: u64 = 64 * 1024;
+const LINE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where the socket of a data directory is. Socket paths are short by law of the kernel (108 bytes), so a long directory
+/// is named through its descriptor.
+pub fn path(data_dir: &Path) -> io::Result<(PathBuf, Option<std::fs::File>)> {
+    let path = data_dir.join("control.sock");
+    if path.as_os_str().len() < 100 {
+        return Ok((path, None));
+    }
+    let directory = std::fs::File::open(data_dir)?;
+    let short = format!("/proc/self/fd/{}/control.sock", std::os::fd::AsRawFd::as_raw_fd(&directory));
+    Ok((short.into(), Some(directory)))
+}
+
+/// Opens the socket. The store's lock is held by now, so one that is there is a dead relay's.
+pub fn bind(data_dir: &Path) -> io::Result<UnixListener> {
+    let (path, _directory) = path(data_dir)?;
+    match std::fs::remove_file(&path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&path)?;
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Serves until `stop`. `url` is where bots reach the relay.
+pub async fn serve(listener: UnixListener, engine: Arc<Engine>, url: String, stop: CancellationToken) {
+    let tasks = TaskTracker::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => break,
+        };
+        let Ok((stream, _)) = accepted else { continue };
+        let (engine, url) = (engine.clone(), url.clone());
+        tasks.spawn(async move {
+            if let Err(e) = tokio::time::timeout(LINE_TIMEOUT, converse(stream, &engine, &url)).await {
+                tracing::debug!(error = %e, "a control connection took too long");
+            }
+        });
+    }
+    tasks.close();
+    tasks.wait().await;
+}
+
+async fn converse(stream: UnixStream, engine: &Arc<Engine>, url: &str) {
+    let (read, mut write) = stream.into_split();
+    let mut line = String::new();
+    if BufReader::new(read.take(MAX_LINE)).read_line(&mut line).await.is_err() {
+        return;
+    }
+    let answer = match serde_json::from_str(&line) {
+        Ok(command) => obey(engine, command, url).await,
+        Err(e) => Answer::Failed(format!("this relay does not know this command ({e}); it is version {}", env!("CARGO_PKG_VERSION"))),
+    };
+    let mut text = serde_json::to_string(&answer).unwrap_or_default();
+    text.push('\n');
+    // Whoever asked may be gone.
+    let _ = write.write_all(text.as_bytes()).await;
+}
+
+/// Carries out one command; also what the command line calls when no relay is running.
+pub async fn obey(engine: &Arc<Engine>, command: Command, url: &str) -> Answer {
+    let token = |made: Result<Minted, AgentError>| match made {
+        Ok(minted) => Answer::Token { name: minted.name.to_string(), token: minted.token.reveal().to_owned(), url: url.to_owned() },
+        Err(e) => Answer::Failed(e.to_string()),
+    };
+    let named = match &command {
+        Command::AgentAdd { name } | Command::AgentRotate { name } | Command::AgentRevoke { name } | Command::Lend { name } => name.as_str(),
+        Command::AgentList => return Answer::Agents(list(engine)),
+    };
+    let Some(name) = AgentName::parse(named) else {
+        return Answer::Failed(format!("{named:?} is no agent name: 1 to 64 of a-z 0-9 . _ -, the first a letter or digit"));
+    };
+    match command {
+        Command::AgentAdd { .. } => token(engine.add_agent(name).await),
+        Command::AgentRotate { .. } => token(engine.rotate_token(name).await),
+        Command::Lend { .. } => token(engine.lend_token(name)),
+        Command::AgentRevoke { .. } => match engine.revoke_agent(name).await {
+            Ok(()) => Answer::Done,
+            Err(e) => Answer::Failed(e.to_string()),
+        },
+        Command::AgentList => Answer::Done,
+    }
+}
+
+fn list(engine: &Engine) -> Vec<AgentRow> {
+    let listed = engine.listed_agents();
+    let present = engine.present(None);
+    let row = |agent: crate::engine::Listed| {
+        let seen = present.iter().find(|p| p.name == agent.name);
+        AgentRow {
+            name: agent.name.to_string(),
+            source: if agent.configured { "bridge.toml" } else { "agent add" }.to_owned(),
+            online: seen.is_some_and(|p| p.online),
+            last_seen: seen.and_then(|p| p.last_seen).map(moment),
+            adapter: seen.and_then(|p| p.adapter.as_ref()).map(|a| a.to_string()),
+        }
+    };
+    listed.into_iter().map(row).collect()
+}

@@ -1,0 +1,78 @@
+//! Which Host and Origin a request may carry, so that a page somebody visits cannot reach the relay through their
+//! browser (DNS rebinding). Checked on every route.
+
+use hyper::header::{HOST, HeaderMap, ORIGIN};
+use hyper::{Response, StatusCode, Uri};
+
+use super::Body;
+use crate::config::Config;
+
+/// `None` when the request may pass.
+pub(super) fn check(config: &Config, uri: &Uri, headers: &HeaderMap) -> Option<Response<Body>> {
+    let host = uri.host().or_else(|| headers.get(HOST)?.to_str().ok()).map(host_only);
+    let host = host.unwrap_or_default().to_ascii_lowercase();
+    if !allowed(config, &host) {
+        let shown: String = host.chars().filter(|c| !c.is_control()).take(100).collect();
+        let message = format!("the host \"{shown}\" is not one of this relay's: set public_url or allowed_hosts in bridge.toml");
+        return Some(super::error(StatusCode::FORBIDDEN, &message));
+    }
+    let origin = headers.get(ORIGIN)?.to_str().unwrap_or("null");
+    let from = origin.split_once("://").map_or(origin, |(_, rest)| host_only(rest)).to_ascii_lowercase();
+    // Bots send no Origin; a browser's own page has the host it talks to.
+    if from == host && !from.is_empty() {
+        return None;
+    }
+    Some(super::error(StatusCode::FORBIDDEN, "requests from another origin are not allowed"))
+}
+
+fn allowed(config: &Config, host: &str) -> bool {
+    let loopback = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    let listed = || config.allowed_hosts.iter().any(|h| h == "*" || host_only(h).eq_ignore_ascii_case(host));
+    let public = || config.public_url.as_deref().and_then(|u| u.split_once("://")).is_some_and(|(_, rest)| host_only(rest).eq_ignore_ascii_case(host));
+    loopback || listed() || public()
+}
+
+/// The host of `host`, `host:port`, `[v6]:port` or `host/path`.
+fn host_only(text: &str) -> &str {
+    let authority = text.split('/').next().unwrap_or_default();
+    if let Some(v6) = authority.strip_prefix('[') {
+        return v6.split(']').next().unwrap_or_default();
+    }
+    authority.split(':').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(public: Option<&str>, host: &str, origin: Option<&str>) -> Option<StatusCode> {
+        let flags = crate::config::Flags { config: Some("/dev/null".into()), ..Default::default() };
+        let mut config = crate::config::load(&flags, &|_| None).unwrap();
+        config.public_url = public.map(str::to_owned);
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, host.parse().unwrap());
+        if let Some(origin) = origin {
+            headers.insert(ORIGIN, origin.parse().unwrap());
+        }
+        check(&config, &Uri::from_static("/mcp"), &headers).map(|r| r.status())
+    }
+
+    #[test]
+    fn loopback_and_the_public_host_may_be_named() {
+        for host in ["localhost:8787", "127.0.0.1", "127.0.0.9:1", "[::1]:8787", "LOCALHOST"] {
+            assert_eq!(status(None, host, None), None, "{host}");
+        }
+        assert_eq!(status(Some("https://bridge.example.org/x"), "bridge.example.org", None), None);
+        for host in ["evil.example", "localhost.evil.example", "", "127.0.0.1.evil.example"] {
+            assert_eq!(status(None, host, None), Some(StatusCode::FORBIDDEN), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_foreign_origin_is_refused() {
+        assert_eq!(status(None, "localhost:8787", Some("http://localhost:8787")), None);
+        for origin in ["https://evil.example", "null", "http://127.0.0.1:8787"] {
+            assert_eq!(status(None, "localhost:8787", Some(origin)), Some(StatusCode::FORBIDDEN), "{origin}");
+        }
+    }
+}

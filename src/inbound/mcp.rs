@@ -1,0 +1,125 @@
+//! The MCP door: rmcp's streamable HTTP server, stateless, with the caller's identity taken from each request's token.
+//! Owns how tools are announced and how results become MCP results; what the tools do is `tools`.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::{Request, Response, StatusCode};
+use rmcp::ErrorData;
+use rmcp::handler::server::ServerHandler;
+use rmcp::model::{
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListToolsResult, PaginatedRequestParams,
+    ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio_util::sync::CancellationToken;
+
+use super::{Body, stream, tools};
+use crate::core::ids::AgentName;
+use crate::engine::Engine;
+use crate::wire;
+
+/// Bodies are read up to here, so that a question that is too long is refused as an outcome and recorded.
+const MAX_BODY: usize = 4 << 20;
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// A comment on the stream this often keeps proxies and clients from giving up.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const INSTRUCTIONS: &str = "Other agents can be asked for what they know or can do. list_agents shows them, ask_agent asks one and waits for the answer.";
+
+#[derive(Clone)]
+pub(super) struct Mcp {
+    service: StreamableHttpService<Door, NeverSessionManager>,
+}
+
+/// What serves one request; shared, because building schemas for every request is what made the original slow.
+#[derive(Clone)]
+struct Door {
+    engine: Arc<Engine>,
+    tools: Arc<Vec<Tool>>,
+}
+
+impl Mcp {
+    pub(super) fn new(engine: Arc<Engine>, stop: CancellationToken) -> Self {
+        let door = Door { engine, tools: Arc::new(announced()) };
+        let config = StreamableHttpServerConfig::default()
+            .with_legacy_session_mode(false)
+            .with_json_response(false)
+            .with_sse_keep_alive(Some(KEEP_ALIVE))
+            .with_sse_retry(None)
+            .with_max_request_body_bytes(MAX_BODY)
+            // Host and Origin are checked for every route before this one.
+            .with_allowed_hosts(Vec::<String>::new())
+            .with_cancellation_token(stop);
+        Self { service: StreamableHttpService::new(move || Ok(door.clone()), Arc::default(), config) }
+    }
+
+    pub(super) async fn handle(&self, request: Request<Incoming>, caller: AgentName) -> Response<Body> {
+        let (mut parts, body) = request.into_parts();
+        let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY).collect()).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(e)) if e.is::<LengthLimitError>() => {
+                return super::error(StatusCode::PAYLOAD_TOO_LARGE, "the body has more than 4194304 bytes");
+            }
+            Ok(Err(_)) => return super::error(StatusCode::BAD_REQUEST, "the body could not be read"),
+            Err(_) => return super::error(StatusCode::REQUEST_TIMEOUT, "the body did not arrive within 30 seconds"),
+        };
+        parts.extensions.insert(caller);
+        let is_post = parts.method == hyper::Method::POST;
+        let service = self.service.clone();
+        let request = Request::from_parts(parts, Full::<Bytes>::new(body));
+        let answer = async move { service.handle(request).await.map(|body| body.map_err(|never| match never {}).boxed_unsync()) };
+        if is_post { stream::early(answer, KEEP_ALIVE).await } else { answer.await }
+    }
+}
+
+fn announced() -> Vec<Tool> {
+    let announce = |t: wire::tools::Tool| {
+        let schema = t.schema.as_object().cloned().unwrap_or_default();
+        let hints = ToolAnnotations::with_title(t.title).read_only(t.read_only).open_world(false);
+        let hints = if t.read_only { hints } else { hints.destructive(false) };
+        Tool::new(t.name, t.description, schema).with_title(t.title).with_annotations(hints)
+    };
+    wire::tools::all().into_iter().map(announce).collect()
+}
+
+impl ServerHandler for Door {
+    fn get_info(&self) -> ServerConfig {
+        let me = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build()).with_server_info(me).with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(&self, _: Option<PaginatedRequestParams>, _: RequestContext<RoleServer>) -> Result<ListToolsResult, ErrorData> {
+        let mut result = ListToolsResult::with_all_items(self.tools.to_vec());
+        // The list stands behind a token.
+        result.cache_scope = Some(CacheScope::Private);
+        Ok(result)
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.tools.iter().find(|t| t.name == name).cloned()
+    }
+
+    async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+        let caller = context.extensions.get::<hyper::http::request::Parts>().and_then(|p| p.extensions.get::<AgentName>());
+        let Some(caller) = caller.cloned() else { return Err(ErrorData::internal_error("no caller", None)) };
+        let traceparent = context.meta.get_traceparent().filter(|t| t.len() <= 100).map(str::to_owned);
+        let arguments = request.arguments.unwrap_or_default();
+        let beside = tools::Context { call_id: None, traceparent };
+        let called = tools::call(&self.engine, &caller, &request.name, arguments, beside);
+        // The caller left: the exchange goes on without it, its answer is kept.
+        let Some(outcome) = context.ct.run_until_cancelled(called).await else {
+            return Err(ErrorData::internal_error("the caller left", None));
+        };
+        match outcome {
+            Ok(json) => Ok(CallToolResult::success(vec![ContentBlock::text(json)]).into()),
+            Err(unknown @ wire::tools::Misuse::UnknownTool(_)) => Err(ErrorData::invalid_params(Cow::from(unknown.to_string()), None)),
+            Err(misuse) => Ok(CallToolResult::error(vec![ContentBlock::text(misuse.to_string())]).into()),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! WAYS IN. One accept loop, and behind it MCP at /mcp, the bots' WebSocket at /bridge/connect, and the ordinary routes.
+//! Every door authenticates, parses, calls the engine and words the result; none decides anything.
+
+mod auth;
+pub mod control;
+mod hosts;
+mod mcp;
+mod routes;
+mod server;
+mod stream;
+mod tools;
+mod websocket;
+
+pub use server::serve;
+
+use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::{Response, StatusCode, header};
+
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Body = UnsyncBoxBody<Bytes, BoxError>;
+
+/// A JSON error, the same shape on every route.
+pub(crate) fn error(status: StatusCode, message: &str) -> Response<Body> {
+    let text = serde_json::json!({ "error": message }).to_string();
+    let mut response = Response::new(full(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response
+}
+
+pub(crate) fn full(text: impl Into<Bytes>) -> Body {
+    Full::new(text.into()).map_err(|never| match never {}).boxed_unsync()
+}

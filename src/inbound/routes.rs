@@ -1,0 +1,58 @@
+//! The ordinary routes, by warp: health, readiness and the state of the page. JSON only; what is not here is a 404 and
+//! what is here with another method a 405, both as JSON.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use warp::filters::BoxedFilter;
+use warp::http::StatusCode;
+use warp::reply::{Reply, Response};
+use warp::{Filter, Rejection};
+
+use crate::engine::Engine;
+use crate::wire::history;
+
+/// As many exchanges as the original's page had.
+const STATE_EXCHANGES: usize = 200;
+
+pub(super) fn routes(engine: Arc<Engine>) -> BoxedFilter<(Response,)> {
+    let with_engine = warp::any().map(move || engine.clone());
+    let health = warp::path!("health").and(warp::get()).map(|| json(StatusCode::OK, &serde_json::json!({"status": "ok"})));
+    let ready = warp::path!("ready").and(warp::get()).and(with_engine.clone()).map(|engine: Arc<Engine>| ready(&engine));
+    let state = warp::path!("ui" / "api" / "state").and(warp::get()).and(with_engine).then(state);
+    let all = health.or(ready).unify().or(state).unify();
+    all.recover(explain).unify().boxed()
+}
+
+fn ready(engine: &Engine) -> Response {
+    let troubles = engine.troubles();
+    match troubles.as_slice() {
+        [] => json(StatusCode::OK, &serde_json::json!({"status": "ready"})),
+        reasons => json(StatusCode::SERVICE_UNAVAILABLE, &serde_json::json!({"status": "not ready", "reasons": reasons})),
+    }
+}
+
+async fn state(engine: Arc<Engine>) -> Response {
+    match engine.newest(None, STATE_EXCHANGES).await {
+        Ok(newest) => json(StatusCode::OK, &history::state(&engine.present(None), &newest)),
+        Err(e) => {
+            tracing::error!(error = %e, "history cannot be read");
+            json(StatusCode::SERVICE_UNAVAILABLE, &serde_json::json!({"error": "history cannot be read at the moment; see /ready"}))
+        }
+    }
+}
+
+async fn explain(rejection: Rejection) -> Result<Response, Infallible> {
+    let (status, message) = if rejection.is_not_found() {
+        (StatusCode::NOT_FOUND, "there is nothing at this address")
+    } else if rejection.find::<warp::reject::MethodNotAllowed>().is_some() {
+        (StatusCode::METHOD_NOT_ALLOWED, "this address does not take this method")
+    } else {
+        (StatusCode::BAD_REQUEST, "this request cannot be read")
+    };
+    Ok(json(status, &serde_json::json!({ "error": message })))
+}
+
+fn json(status: StatusCode, value: &impl serde::Serialize) -> Response {
+    warp::reply::with_status(warp::reply::json(value), status).into_response()
+}

@@ -1,0 +1,159 @@
+//! The accept loop: how many connections at once, how long each may take to say something, and where a request goes.
+//! hyper-util under warp and rmcp, because the time limits, the upgrade and the orderly stop are only to be had here.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::service::Service;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{Body, auth, hosts, mcp, routes, stream, websocket};
+use crate::engine::Engine;
+
+/// A connection that says nothing at all for so long is closed.
+const FIRST_BYTE: Duration = Duration::from_secs(10);
+/// For the head of a request, and between two requests: shorter breaks clients that keep connections for later.
+const HEADER: Duration = Duration::from_secs(75);
+const MAX_HEAD: usize = 64 * 1024;
+/// What is still under way at a stop gets so long to end.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Serves until `stop` is cancelled, then lets go of everything in order and returns.
+pub async fn serve(listener: TcpListener, engine: Arc<Engine>, stop: CancellationToken) {
+    let max = engine.config().max_connections;
+    let places = Arc::new(Semaphore::new(max));
+    let end_streams = CancellationToken::new();
+    let router = Router {
+        web: Arc::new(warp_service(engine.clone())),
+        mcp: mcp::Mcp::new(engine.clone(), end_streams.clone()),
+        engine: engine.clone(),
+        sockets: TaskTracker::new(),
+    };
+    let graceful = GracefulShutdown::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = accept(&listener, &places) => accepted,
+            () = stop.cancelled() => break,
+        };
+        if let Some((tcp, _peer, place)) = accepted {
+            connection(tcp, router.clone(), &graceful, place);
+        }
+    }
+    drop(listener);
+    engine.stop().await;
+    router.sockets.close();
+    let drained = async {
+        tokio::join!(graceful.shutdown(), router.sockets.wait());
+    };
+    // Callers have been let go by the engine; the streams that carry their results end by themselves.
+    if tokio::time::timeout(DRAIN, drained).await.is_err() {
+        tracing::warn!("some connections did not end in time and are cut");
+    }
+    end_streams.cancel();
+}
+
+async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
+    let place = places.clone().acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((tcp, peer)) => Some((tcp, peer, place)),
+        Err(e) => {
+            // Out of file descriptors, most likely: nothing gets better by trying at once.
+            tracing::warn!(error = %e, "cannot accept connections");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            None
+        }
+    }
+}
+
+fn connection(tcp: TcpStream, router: Router, graceful: &GracefulShutdown, place: tokio::sync::OwnedSemaphorePermit) {
+    let watcher = graceful.watcher();
+    let _ = tcp.set_nodelay(true);
+    tokio::spawn(async move {
+        // A WebSocket gives the place back with its own end, not with the upgrade.
+        let place = Arc::new(place);
+        if !matches!(tokio::time::timeout(FIRST_BYTE, tcp.readable()).await, Ok(Ok(()))) {
+            return;
+        }
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER).max_buf_size(MAX_HEAD);
+        builder.http2().timer(TokioTimer::new()).max_concurrent_streams(64).keep_alive_interval(Duration::from_secs(20)).max_header_list_size(MAX_HEAD as u32);
+        let service = PerConnection { router, place };
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(tcp), service).into_owned();
+        if let Err(e) = watcher.watch(connection).await {
+            tracing::debug!(error = %e, "a connection ended badly");
+        }
+    });
+}
+
+type WarpService = warp::filters::BoxedFilter<(warp::reply::Response,)>;
+
+fn warp_service(engine: Arc<Engine>) -> WarpService {
+    routes::routes(engine)
+}
+
+#[derive(Clone)]
+struct Router {
+    web: Arc<WarpService>,
+    mcp: mcp::Mcp,
+    engine: Arc<Engine>,
+    sockets: TaskTracker,
+}
+
+struct PerConnection {
+    router: Router,
+    place: Arc<tokio::sync::OwnedSemaphorePermit>,
+}
+
+impl Service<Request<Incoming>> for PerConnection {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let (router, place) = (self.router.clone(), self.place.clone());
+        Box::pin(async move { stream::sure(router.route(request, place).await) })
+    }
+}
+
+impl Router {
+    async fn route(self, request: Request<Incoming>, place: Arc<tokio::sync::OwnedSemaphorePermit>) -> Response<Body> {
+        if let Some(refusal) = hosts::check(&self.engine.config(), request.uri(), request.headers()) {
+            return refusal;
+        }
+        match request.uri().path() {
+            "/mcp" => match auth::agent(&self.engine, request.headers()) {
+                None => auth::unauthorized(),
+                Some(caller) => self.mcp.handle(request, caller).await,
+            },
+            "/bridge/connect" if *request.method() != Method::GET => {
+                super::error(StatusCode::METHOD_NOT_ALLOWED, "this address does not take this method")
+            }
+            "/bridge/connect" => match auth::agent(&self.engine, request.headers()) {
+                None => auth::unauthorized(),
+                Some(caller) => websocket::upgrade(request, self.engine, caller, &self.sockets, place),
+            },
+            _ => self.ordinary(request).await,
+        }
+    }
+
+    async fn ordinary(self, request: Request<Incoming>) -> Response<Body> {
+        let service = TowerToHyperService::new(warp::service((*self.web).clone()));
+        match service.call(request).await {
+            Ok(response) => response.map(|body| body.map_err(Into::into).boxed_unsync()),
+            Err(never) => match never {},
+        }
+    }
+}

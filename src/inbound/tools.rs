@@ -1,0 +1,91 @@
+//! THE dispatcher: every tool call of both doors goes through `call`, so that MCP and WebSocket have the very same tools,
+//! results and rules.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::core::effect::WhenOffline;
+use crate::core::exchange::Record;
+use crate::core::ids::{AgentName, RequestId};
+use crate::core::replies::Reply;
+use crate::engine::{AnswerReport, AskReport, AskRequest, Engine};
+use crate::store::StoreError;
+use crate::wire::results::{self, Report};
+use crate::wire::tools::{Call, Misuse, parse};
+
+/// What comes with a call beside its arguments.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Context {
+    /// The bot's id for the call: sent again after a lost connection it is the same call.
+    pub call_id: Option<Arc<str>>,
+    pub traceparent: Option<String>,
+}
+
+/// Runs one call for `caller`. The result is JSON; misuse is the caller's fault and no result.
+pub(super) async fn call(engine: &Arc<Engine>, caller: &AgentName, tool: &str, arguments: Map<String, Value>, context: Context) -> Result<String, Misuse> {
+    let call = parse(tool, arguments)?;
+    if matches!(call, Call::ListAgents) {
+        return Ok(json(&results::agents(&engine.present(Some(caller)))));
+    }
+    let report = run(engine, caller, call, context).await.unwrap_or_else(|e| {
+        tracing::error!(agent = %caller, tool, error = %e, "a tool call met the store's trouble");
+        results::unavailable()
+    });
+    Ok(json(&report))
+}
+
+async fn run(engine: &Arc<Engine>, caller: &AgentName, call: Call, context: Context) -> Result<Report, StoreError> {
+    match call {
+        Call::AskAgent { to, message, conversation_id, queue, request_key } => {
+            let when_offline = if queue { WhenOffline::Queue } else { WhenOffline::Fail };
+            // A call that the bot numbered is the same call when it is sent again.
+            let key = request_key.or_else(|| context.call_id.map(|id| format!("call:{id}")));
+            let request = AskRequest { to, message, conversation: conversation_id, when_offline, key, traceparent: context.traceparent };
+            Ok(asked(engine.ask(caller, request).await?))
+        }
+        Call::Reply { request_id, answer } => replied(engine, caller, &request_id, Reply::Answer(answer.into()), context).await,
+        Call::Fail { request_id, error, detail } => {
+            let why = detail.filter(|d| !d.trim().is_empty()).unwrap_or(error);
+            replied(engine, caller, &request_id, Reply::Failure(why.into()), context).await
+        }
+        Call::GetAnswer { request_id, wait_seconds } => {
+            let Some(id) = RequestId::parse(&request_id) else { return Ok(results::unknown_request()) };
+            Ok(fetched(engine.get_answer(caller, id, Duration::from_secs(wait_seconds)).await?))
+        }
+        Call::ListAgents => Ok(Report::default()),
+    }
+}
+
+async fn replied(engine: &Arc<Engine>, caller: &AgentName, request_id: &str, reply: Reply, context: Context) -> Result<Report, StoreError> {
+    let Some(id) = RequestId::parse(request_id) else { return Ok(results::unknown_request()) };
+    Ok(results::replied(&engine.reply(caller, id, reply, context.call_id).await?))
+}
+
+fn asked(report: AskReport) -> Report {
+    match report {
+        AskReport::Ended(ended) => results::ended(&ended.asked, &ended.end, None, ended.recorded),
+        AskReport::StillWorking { id, conversation, to } => results::still_working(id, conversation, &to),
+        AskReport::Queued { id, conversation, to, position, expires } => {
+            results::queued(id, conversation, &to, (position > 0).then_some(position), expires)
+        }
+        AskReport::Refused { id, refusal, recorded } => results::refused(id, &refusal, recorded),
+    }
+}
+
+fn fetched(report: AnswerReport) -> Report {
+    match report {
+        AnswerReport::Unknown => results::unknown_request(),
+        AnswerReport::Ended(ended) => results::ended(&ended.asked, &ended.end, None, ended.recorded),
+        AnswerReport::Recorded(Record { asked, end: Some(end), late }) => results::ended(&asked, &end, late.as_deref(), true),
+        AnswerReport::StillWorking(asked) | AnswerReport::Recorded(Record { asked, .. }) => {
+            results::still_working(asked.id, asked.conversation, &asked.to)
+        }
+        AnswerReport::Queued { asked, expires } => results::queued(asked.id, asked.conversation, &asked.to, None, expires),
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}

@@ -1,0 +1,259 @@
+//! The bots' door: WebSocket at /bridge/connect. Owns the upgrade, pings, the order in which a bot is told things, and
+//! the calls that run on one socket. The socket's read buffer is small: ten thousand idle bots fit in 100 MB.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
+use hyper::upgrade::Upgraded;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::CapacityError;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error as WsError, Message};
+
+use super::{Body, tools};
+use crate::core::ids::AgentName;
+use crate::engine::{Connection, Engine, ToBot as Told};
+use crate::wire::frames::{FromBot, ToBot, parse};
+use crate::wire::results;
+
+/// As large as the body of a POST to /mcp.
+const MAX_MESSAGE: usize = 4 << 20;
+/// tungstenite allots 128 KiB a connection unless told otherwise.
+const READ_BUFFER: usize = 4_096;
+/// A peer that takes nothing for so long is gone.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a bot may take to say hello before it is served as one that never does.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
+/// Tool calls under way on one socket; one more is answered with a refusal.
+const MAX_CALLS: usize = 256;
+
+type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+/// Answers the upgrade and serves the socket on a task of its own, which keeps the connection's `place` until it ends.
+pub(super) fn upgrade(
+    mut request: Request<Incoming>,
+    engine: Arc<Engine>,
+    caller: AgentName,
+    tasks: &tokio_util::task::TaskTracker,
+    place: Arc<tokio::sync::OwnedSemaphorePermit>,
+) -> Response<Body> {
+    let Some(key) = handshake(request.headers()) else {
+        let message = "this address speaks WebSocket: Connection: Upgrade, Upgrade: websocket, Sec-WebSocket-Version: 13";
+        return super::error(StatusCode::BAD_REQUEST, message);
+    };
+    let upgraded = hyper::upgrade::on(&mut request);
+    tasks.spawn(async move {
+        match upgraded.await {
+            Ok(io) => serve(io, engine, caller).await,
+            Err(e) => tracing::debug!(error = %e, "an upgrade did not complete"),
+        }
+        drop(place);
+    });
+    let mut response = Response::new(super::full(""));
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(SEC_WEBSOCKET_ACCEPT, key);
+    response
+}
+
+fn handshake(headers: &HeaderMap) -> Option<HeaderValue> {
+    let has = |name: HeaderName, word: &str| {
+        headers.get_all(name).iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(',')).any(|v| v.trim().eq_ignore_ascii_case(word))
+    };
+    if !has(CONNECTION, "upgrade") || !has(UPGRADE, "websocket") || !has(SEC_WEBSOCKET_VERSION, "13") {
+        return None;
+    }
+    HeaderValue::from_str(&derive_accept_key(headers.get(SEC_WEBSOCKET_KEY)?.as_bytes())).ok()
+}
+
+async fn serve(io: Upgraded, engine: Arc<Engine>, caller: AgentName) {
+    let config = WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER)
+        .write_buffer_size(0)
+        .max_write_buffer_size(2 * MAX_MESSAGE)
+        .max_message_size(Some(MAX_MESSAGE))
+        .max_frame_size(Some(MAX_MESSAGE));
+    let socket = WebSocketStream::from_raw_socket(TokioIo::new(io), Role::Server, Some(config)).await;
+    match engine.connect(&caller).await {
+        Ok(Some(connection)) => Session::new(socket, connection, engine).run().await,
+        Ok(None) => close(socket, CloseCode::Policy, "this agent was removed").await,
+        Err(e) => {
+            tracing::error!(agent = %caller, error = %e, "a connection could not be recorded");
+            close(socket, CloseCode::Again, "the relay cannot record anything at the moment").await;
+        }
+    }
+}
+
+async fn close(mut socket: Socket, code: CloseCode, reason: &'static str) {
+    let frame = CloseFrame { code, reason: reason.into() };
+    // A peer that does not read cannot be told.
+    let _ = tokio::time::timeout(Duration::from_secs(1), socket.close(Some(frame))).await;
+}
+
+struct Session {
+    socket: Socket,
+    connection: Connection,
+    engine: Arc<Engine>,
+    calls: JoinSet<(Value, Value)>,
+    introduced: bool,
+    restarting: bool,
+    silent_pings: u32,
+}
+
+/// Why a session ends, as the close frame says it. `None`: there is nobody to tell.
+type End = Option<(CloseCode, &'static str)>;
+
+impl Session {
+    fn new(socket: Socket, connection: Connection, engine: Arc<Engine>) -> Self {
+        Self { socket, connection, engine, calls: JoinSet::new(), introduced: false, restarting: false, silent_pings: 0 }
+    }
+
+    async fn run(mut self) {
+        let end = self.turn().await;
+        if let Some((code, reason)) = end {
+            close(self.socket, code, reason).await;
+        }
+    }
+
+    async fn turn(&mut self) -> End {
+        let every = self.engine.config().ping_interval;
+        let mut pings = tokio::time::interval_at(Instant::now() + every, every);
+        pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let hello_by = tokio::time::sleep(HELLO_TIMEOUT);
+        tokio::pin!(hello_by);
+        let hang_up = self.connection.hang_up.clone();
+        loop {
+            let going = tokio::select! {
+                frame = self.socket.next() => self.heard(frame).await,
+                Some(told) = self.connection.queue.recv() => self.tell(told).await,
+                Some(done) = self.calls.join_next() => self.answer(done).await,
+                () = &mut hello_by, if !self.introduced => self.introduce(None).await,
+                _ = pings.tick() => self.ping().await,
+                () = hang_up.cancelled() => Err(Some((CloseCode::Policy, "closed by the relay"))),
+            };
+            if let Err(end) = going {
+                return end;
+            }
+        }
+    }
+
+    async fn heard(&mut self, frame: Option<Result<Message, WsError>>) -> Result<(), End> {
+        self.silent_pings = 0;
+        match frame {
+            Some(Ok(Message::Text(text))) => self.obey(parse(&text)).await,
+            Some(Ok(Message::Close(_))) => {
+                self.connection.said_goodbye();
+                Err(None)
+            }
+            Some(Ok(Message::Binary(_))) => Err(Some((CloseCode::Unsupported, "frames are JSON text"))),
+            Some(Ok(_)) => Ok(()),
+            Some(Err(WsError::Capacity(CapacityError::MessageTooLong { .. }))) => Err(Some((CloseCode::Size, "a frame has at most 4194304 bytes"))),
+            Some(Err(WsError::Utf8(_))) => Err(Some((CloseCode::Invalid, "text frames are UTF-8"))),
+            Some(Err(WsError::Protocol(_))) => Err(Some((CloseCode::Protocol, "not a WebSocket frame"))),
+            Some(Err(_)) | None => Err(None),
+        }
+    }
+
+    async fn obey(&mut self, frame: FromBot) -> Result<(), End> {
+        let hello = if let FromBot::Hello(hello) = &frame { Some(hello.clone()) } else { None };
+        if !self.introduced || hello.is_some() {
+            self.restarting |= hello.as_ref().is_some_and(|h| h.features.restarting);
+            self.introduce(hello).await?;
+        }
+        match frame {
+            FromBot::Heartbeat(id) => self.connection.heartbeat(id),
+            FromBot::Received(id) => self.connection.received(id).await.map_err(|_| None)?,
+            FromBot::Call { id, tool, arguments } => return self.call(id, tool, arguments).await,
+            FromBot::BadCall { id, why } => return self.send_result(&id, &misuse(why.to_owned())).await,
+            FromBot::Hello(_) | FromBot::Ignored => {}
+        }
+        Ok(())
+    }
+
+    async fn introduce(&mut self, hello: Option<crate::core::registry::Hello>) -> Result<(), End> {
+        self.introduced = true;
+        self.connection.introduce(hello).await.map_err(|_| None)
+    }
+
+    async fn call(&mut self, id: Arc<str>, tool: String, arguments: serde_json::Map<String, Value>) -> Result<(), End> {
+        if self.calls.len() >= MAX_CALLS {
+            let text = format!("{MAX_CALLS} calls are under way on this connection; wait for one to end");
+            return self.send_result(&Value::from(&*id), &misuse(text)).await;
+        }
+        let (engine, caller) = (self.engine.clone(), self.connection.name.clone());
+        self.calls.spawn(async move {
+            let context = tools::Context { call_id: Some(id.clone()), traceparent: None };
+            let result = match tools::call(&engine, &caller, &tool, arguments, context).await {
+                Ok(json) => serde_json::from_str(&json).unwrap_or_default(),
+                Err(wrong) => misuse(wrong.to_string()),
+            };
+            (Value::from(&*id), result)
+        });
+        Ok(())
+    }
+
+    async fn answer(&mut self, done: Result<(Value, Value), tokio::task::JoinError>) -> Result<(), End> {
+        match done {
+            Ok((id, result)) => self.send_result(&id, &result).await,
+            Err(e) => {
+                tracing::error!(agent = %self.connection.name, error = %e, "a tool call panicked");
+                Ok(())
+            }
+        }
+    }
+
+    async fn send_result(&mut self, id: &Value, result: &Value) -> Result<(), End> {
+        let text = ToBot::result(id, result).text();
+        self.send(Message::text(text)).await
+    }
+
+    async fn tell(&mut self, told: Told) -> Result<(), End> {
+        let text = match &told {
+            Told::Wake(wake) => ToBot::wake(wake).text(),
+            Told::Cancelled(id) => ToBot::cancelled(*id).text(),
+            Told::Answer(asked, late) => ToBot::answer(asked, late).text(),
+            Told::Restarting => {
+                if self.restarting {
+                    self.send(Message::text(ToBot::restarting().text())).await?;
+                }
+                return Err(Some((CloseCode::Restart, "the relay restarts; come back soon")));
+            }
+        };
+        self.send(Message::text(text)).await
+    }
+
+    async fn ping(&mut self) -> Result<(), End> {
+        if self.silent_pings >= 2 {
+            return Err(Some((CloseCode::Away, "two pings without an answer")));
+        }
+        self.silent_pings += 1;
+        self.send(Message::Ping(Default::default())).await
+    }
+
+    async fn send(&mut self, message: Message) -> Result<(), End> {
+        match tokio::time::timeout(SEND_TIMEOUT, self.socket.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(None),
+            Err(_) => {
+                tracing::warn!(agent = %self.connection.name, "a bot takes nothing from its socket; closing it");
+                Err(None)
+            }
+        }
+    }
+}
+
+fn misuse(message: String) -> Value {
+    serde_json::to_value(results::misuse(message)).unwrap_or_default()
+}

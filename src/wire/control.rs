@@ -1,0 +1,35 @@
+//! What the commands of the same machine say to a running relay, one JSON line each way over a socket in its data
+//! directory. Whoever can open that file owns the data anyway.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum Command {
+    AgentAdd { name: String },
+    AgentRotate { name: String },
+    AgentRevoke { name: String },
+    AgentList,
+    /// A token for that agent that lives as long as the relay does: for `ask` and `listen` on the relay's own machine.
+    Lend { name: String },
+}
+
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    Token { name: String, token: String, url: String },
+    Agents(Vec<AgentRow>),
+    Done,
+    Failed(String),
+}
+
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
+pub struct AgentRow {
+    pub name: String,
+    /// `bridge.toml` or `agent add`.
+    pub source: String,
+    pub online: bool,
+    /// RFC 3339.
+    pub last_seen: Option<String>,
+    pub adapter: Option<String>,
+}

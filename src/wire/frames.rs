@@ -1,0 +1,216 @@
+//! Frames of `/bridge/connect`, JSON text both ways. What a bot sends is taken leniently (unknown types and fields are
+//! ignored, a missing or wrong one makes the frame unknown); what it is sent begins with the original's fields.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::core::effect::Wake;
+use crate::core::exchange::{Asked, Late};
+use crate::core::ids::RequestId;
+use crate::core::registry::{Features, Hello};
+
+/// Longest id, instance or version that is kept of a bot's claims.
+const MAX_CLAIM: usize = 200;
+
+/// What a bot says over its socket.
+#[derive(Clone, PartialEq, Debug)]
+pub enum FromBot {
+    Heartbeat(RequestId),
+    Received(RequestId),
+    Hello(Hello),
+    /// A tool call: the bot's id for it, the tool and its arguments.
+    Call { id: Arc<str>, tool: String, arguments: Map<String, Value> },
+    /// A call without a usable id or tool: answered, because the bot waits.
+    BadCall { id: Value, why: &'static str },
+    Ignored,
+}
+
+#[must_use]
+pub fn parse(text: &str) -> FromBot {
+    let Ok(Value::Object(mut frame)) = serde_json::from_str::<Value>(text) else { return FromBot::Ignored };
+    let request = || frame.get("request_id").and_then(Value::as_str).and_then(RequestId::parse);
+    match frame.get("type").and_then(Value::as_str) {
+        Some("heartbeat") => request().map_or(FromBot::Ignored, FromBot::Heartbeat),
+        Some("received") => request().map_or(FromBot::Ignored, FromBot::Received),
+        Some("hello") => FromBot::Hello(hello(&frame)),
+        Some("call") => {
+            let arguments = frame.remove("arguments");
+            call(&frame, arguments)
+        }
+        _ => FromBot::Ignored,
+    }
+}
+
+fn hello(frame: &Map<String, Value>) -> Hello {
+    let claim = |key| {
+        let text = frame.get(key).and_then(Value::as_str).filter(|t| !t.is_empty() && t.len() <= MAX_CLAIM);
+        text.map(Arc::from)
+    };
+    let listed = frame.get("features").and_then(Value::as_array);
+    let has = |word| listed.is_some_and(|list| list.iter().any(|f| f.as_str() == Some(word)));
+    Hello {
+        adapter: claim("adapter"),
+        instance: claim("instance"),
+        features: Features { answer: has("answer"), cancelled: has("cancelled"), restarting: has("restarting") },
+    }
+}
+
+fn call(frame: &Map<String, Value>, arguments: Option<Value>) -> FromBot {
+    let id = frame.get("id").cloned().unwrap_or(Value::Null);
+    let bad = |why| FromBot::BadCall { id: id.clone(), why };
+    let Some(name) = id.as_str().filter(|t| !t.is_empty() && t.len() <= MAX_CLAIM) else {
+        return bad("id: a text of 1 to 200 bytes is expected");
+    };
+    let Some(tool) = frame.get("tool").and_then(Value::as_str) else {
+        return bad("tool: the name of a tool is expected");
+    };
+    match arguments.unwrap_or(Value::Object(Map::new())) {
+        Value::Object(arguments) => FromBot::Call { id: name.into(), tool: tool.to_owned(), arguments },
+        _ => bad("arguments: an object is expected"),
+    }
+}
+
+/// A frame for the bot; the original's fields first, exactly.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum ToBot<'a> {
+    Wake {
+        request_id: String,
+        conversation_id: String,
+        from: &'a str,
+        message: &'a str,
+        #[serde(rename = "type")]
+        kind: &'static str,
+        deadline_ms: u64,
+        attempt: u32,
+        hops: u32,
+        origin: &'a str,
+        traceparent: Option<&'a str>,
+    },
+    Result {
+        #[serde(rename = "type")]
+        kind: &'static str,
+        id: &'a Value,
+        result: &'a Value,
+    },
+    Answer {
+        #[serde(rename = "type")]
+        kind: &'static str,
+        request_id: String,
+        conversation_id: String,
+        to: &'a str,
+        answer: &'a str,
+    },
+    Cancelled {
+        #[serde(rename = "type")]
+        kind: &'static str,
+        request_id: String,
+    },
+    Restarting {
+        #[serde(rename = "type")]
+        kind: &'static str,
+    },
+}
+
+impl<'a> ToBot<'a> {
+    #[must_use]
+    pub fn wake(wake: &'a Wake) -> Self {
+        let asked = &wake.asked;
+        Self::Wake {
+            request_id: asked.id.to_string(),
+            conversation_id: asked.conversation.to_string(),
+            from: asked.from.as_str(),
+            message: &asked.message,
+            kind: "wake",
+            deadline_ms: wake.deadline_ms,
+            attempt: wake.attempt,
+            hops: asked.trail.hops(),
+            origin: asked.trail.origin.as_str(),
+            traceparent: asked.traceparent.as_deref(),
+        }
+    }
+
+    #[must_use]
+    pub fn result(id: &'a Value, result: &'a Value) -> Self {
+        Self::Result { kind: "result", id, result }
+    }
+
+    #[must_use]
+    pub fn answer(asked: &'a Asked, late: &'a Late) -> Self {
+        let (request_id, conversation_id) = (asked.id.to_string(), asked.conversation.to_string());
+        Self::Answer { kind: "answer", request_id, conversation_id, to: &asked.to, answer: &late.answer }
+    }
+
+    #[must_use]
+    pub fn cancelled(id: RequestId) -> Self {
+        Self::Cancelled { kind: "cancelled", request_id: id.to_string() }
+    }
+
+    #[must_use]
+    pub fn restarting() -> Self {
+        Self::Restarting { kind: "restarting" }
+    }
+
+    /// The frame's text. Nothing in a frame can fail to serialise.
+    #[must_use]
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::exchange::Trail;
+    use crate::core::ids::{AgentName, ConversationId, Millis};
+
+    const ID: &str = "01937000-0000-7000-8000-000000000001";
+
+    #[test]
+    fn a_wake_begins_with_the_originals_fields() {
+        let from = AgentName::parse("alice").unwrap();
+        let asked = Asked {
+            id: RequestId::parse(ID).unwrap(),
+            conversation: ConversationId::parse(ID).unwrap(),
+            begins: true,
+            from: from.clone(),
+            to: "bob".into(),
+            message: "hi \"bob\"".into(),
+            at: Millis(0),
+            trail: Trail { parent: None, origin: from.clone(), path: [from].into() },
+            key: None,
+            traceparent: None,
+        };
+        let text = ToBot::wake(&Wake { asked: asked.into(), attempt: 1, deadline_ms: 5 }).text();
+        let start = format!(r#"{{"request_id":"{ID}","conversation_id":"{ID}","from":"alice","message":"hi \"bob\"","type":"wake""#);
+        assert!(text.starts_with(&start), "{text}");
+    }
+
+    #[test]
+    fn frames_of_bots_are_read_leniently() {
+        let id = RequestId::parse(ID).unwrap();
+        assert_eq!(parse(&format!(r#"{{"type":"heartbeat","request_id":"{ID}","extra":[1]}}"#)), FromBot::Heartbeat(id));
+        for ignored in ["", "[]", "{", "null", r#"{"type":"heartbeat"}"#, r#"{"type":"heartbeat","request_id":5}"#, r#"{"type":"dance"}"#] {
+            assert_eq!(parse(ignored), FromBot::Ignored, "{ignored}");
+        }
+        let FromBot::Hello(hello) = parse(r#"{"type":"hello","adapter":7,"instance":"i","features":["answer",3]}"#) else { panic!() };
+        assert!(hello.features.answer && !hello.features.cancelled && hello.adapter.is_none() && hello.instance.as_deref() == Some("i"));
+    }
+
+    #[test]
+    fn a_call_that_cannot_be_read_is_answered_under_its_id() {
+        assert!(matches!(parse(r#"{"type":"call","id":7,"tool":"reply"}"#), FromBot::BadCall { id: Value::Number(_), .. }));
+        assert!(matches!(parse(r#"{"type":"call","id":"a","arguments":{}}"#), FromBot::BadCall { .. }));
+        assert!(matches!(parse(r#"{"type":"call","id":"a","tool":"reply","arguments":[]}"#), FromBot::BadCall { .. }));
+        assert!(matches!(parse(r#"{"type":"call","id":"a","tool":"list_agents"}"#), FromBot::Call { .. }));
+    }
+
+    #[test]
+    fn no_frame_makes_the_parser_panic() {
+        proptest::proptest!(|(text in "\\PC{0,300}")| { parse(&text); });
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert_eq!(parse(&deep), FromBot::Ignored);
+    }
+}

@@ -1,0 +1,164 @@
+//! What the tools return, as JSON: one object a result (an array for `list_agents`), the same at both doors. Owns the
+//! field names and their order; the sentences come from the core.
+
+use serde::Serialize;
+
+use crate::core::exchange::{Asked, End, Late};
+use crate::core::ids::{ConversationId, Millis, RequestId};
+use crate::core::outcome::{Outcome, Refusal, moment};
+use crate::core::presence::Present;
+use crate::core::replies::Replied;
+
+/// A result in the making; empty fields are left out.
+#[derive(Serialize, Debug, Default, Clone, PartialEq, Eq)]
+pub struct Report {
+    pub ok: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversation_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// The answer came after the exchange had ended, as `outcome` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<&'static str>,
+    /// Place in the line of a queued question, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_seen: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_request_id: Option<String>,
+    /// Only ever `false`: this outcome could not be recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<bool>,
+}
+
+impl Report {
+    fn failure(error: &'static str, message: String) -> Self {
+        Self { error: Some(error), message: Some(message), ..Self::default() }
+    }
+
+    fn of(mut self, id: RequestId, conversation: ConversationId) -> Self {
+        self.request_id = Some(id.to_string());
+        self.conversation_id = Some(conversation.to_string());
+        self
+    }
+
+    fn unrecorded(mut self, recorded: bool) -> Self {
+        self.recorded = (!recorded).then_some(false);
+        self
+    }
+}
+
+/// An exchange that ended.
+#[must_use]
+pub fn ended(asked: &Asked, end: &End, late: Option<&Late>, recorded: bool) -> Report {
+    let report = match (late, end.outcome) {
+        (Some(late), _) => {
+            let answer = Some(late.answer.to_string());
+            Report { ok: true, answer, late: Some(true), outcome: Some(end.outcome.word()), ..Report::default() }
+        }
+        (None, Outcome::Answered) => Report { ok: true, answer: Some(end.text.to_string()), ..Report::default() },
+        (None, outcome) => Report::failure(outcome.word(), end.text.to_string()),
+    };
+    report.of(asked.id, asked.conversation).unrecorded(recorded)
+}
+
+#[must_use]
+pub fn refused(id: RequestId, refusal: &Refusal, recorded: bool) -> Report {
+    let mut report = Report::failure(refusal.outcome().word(), refusal.to_string()).unrecorded(recorded);
+    report.request_id = Some(id.to_string());
+    match refusal {
+        Refusal::AgentOffline { since, .. } => report.last_seen = since.map(moment),
+        Refusal::RateLimited { limit, retry_in_ms, .. } => {
+            report.limit = Some(limit);
+            report.retry_after_ms = Some(*retry_in_ms);
+        }
+        Refusal::LoopLimit { limit, .. } | Refusal::TooLarge { limit, .. } => report.limit = Some(limit),
+        Refusal::LineFull { .. } => report.limit = Some("max_waiting_per_agent"),
+        Refusal::Conflict { first } => report.first_request_id = Some(first.to_string()),
+        _ => {}
+    }
+    report
+}
+
+#[must_use]
+pub fn still_working(id: RequestId, conversation: ConversationId, to: &str) -> Report {
+    let message = format!(
+        "{to} is still working on it. Do not ask again: the answer is kept. Call get_answer with this request_id (it can wait for you with wait_seconds), or go on with something else and fetch it later."
+    );
+    Report::failure("still_working", message).of(id, conversation)
+}
+
+#[must_use]
+pub fn queued(id: RequestId, conversation: ConversationId, to: &str, position: Option<usize>, expires: Millis) -> Report {
+    let message = format!(
+        "{to} is not connected; the question is kept until {} and delivered when it returns. Do not ask again: call get_answer with this request_id later.",
+        moment(expires)
+    );
+    let report = Report { position, expires_at: Some(moment(expires)), ..Report::failure("queued", message) };
+    report.of(id, conversation)
+}
+
+/// The answer to an id that is none of the caller's, whether it exists or not.
+#[must_use]
+pub fn unknown_request() -> Report {
+    let message = "There is no such request of yours. Use the request_id exactly as you were given it.";
+    Report::failure("unknown_request", message.to_owned())
+}
+
+#[must_use]
+pub fn replied(replied: &Replied) -> Report {
+    match replied {
+        Replied::Taken => Report { ok: true, ..Report::default() },
+        Replied::TakenLate => Report { ok: true, late: Some(true), ..Report::default() },
+        Replied::AlreadyAnswered => Report::failure("already_answered", "This request was answered before; the first answer stands.".to_owned()),
+        Replied::Empty => Report::failure("empty_answer", "An answer has at least one visible character. Reply with text.".to_owned()),
+        Replied::TooLarge { bytes, max, limit } => {
+            let message = format!("The answer has {bytes} bytes; {limit} = {max}. Reply with a shorter one.");
+            Report { limit: Some(limit), ..Report::failure("too_large", message) }
+        }
+        Replied::Unknown | Replied::AskHistory => unknown_request(),
+    }
+}
+
+/// Misuse of a tool, where there is no JSON-RPC error to say it with.
+#[must_use]
+pub fn misuse(message: String) -> Report {
+    Report::failure("invalid_arguments", message)
+}
+
+/// The relay's own trouble: its store cannot be read or written.
+#[must_use]
+pub fn unavailable() -> Report {
+    Report::failure(Outcome::StoreUnavailable.word(), Refusal::StoreUnavailable.to_string())
+}
+
+/// One line of `list_agents`; the original's fields first.
+#[derive(Serialize, Debug, Clone, PartialEq, Eq)]
+pub struct AgentLine {
+    pub name: String,
+    pub online: bool,
+    pub last_seen: Option<String>,
+    /// Questions it has before it.
+    pub waiting: usize,
+}
+
+#[must_use]
+pub fn agents(present: &[Present]) -> Vec<AgentLine> {
+    let line = |p: &Present| AgentLine { name: p.name.to_string(), online: p.online, last_seen: p.last_seen.map(moment), waiting: p.waiting };
+    present.iter().map(line).collect()
+}
