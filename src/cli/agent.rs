@@ -58,7 +58,10 @@ fn show(what: &What, name: &str, token: &str, url: &str) {
     let socket = url.replacen("http", "ws", 1);
     super::complain(&format!("this is {name}'s token, shown only now. Relay: {socket}/bridge/connect (bots), {url}/mcp (MCP clients)"));
     if matches!(what, What::Rotate { .. }) {
-        super::complain(&format!("the old token stays valid for {} hours; one written in bridge.toml for as long as it stands there", ROTATION_GRACE_MS / 3_600_000));
+        super::complain(&format!(
+            "the old token stays valid for {} hours; one written in bridge.toml for as long as it stands there",
+            ROTATION_GRACE_MS / 3_600_000
+        ));
     }
 }
 

@@ -112,7 +112,8 @@ async fn wait_for(relay: &Relay, arguments: Value, patience: Duration) -> Result
 async fn call(client: &reqwest::Client, relay: &Relay, tool: &str, arguments: Value) -> Result<Value, String> {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}});
     let request = client.post(format!("{}/mcp", relay.url)).bearer_auth(&relay.token).header("accept", "application/json, text/event-stream");
-    let lost = |e: reqwest::Error| format!("{} does not answer: {}. Is the relay running? The answer, if there is one, is kept", relay.url, cause(&e));
+    let lost =
+        |e: reqwest::Error| format!("{} does not answer: {}. Is the relay running? The answer, if there is one, is kept", relay.url, cause(&e));
     let mut response = request.json(&body).send().await.map_err(lost)?;
     let status = response.status();
     let mut text = String::new();

@@ -72,7 +72,9 @@ fn agents(findings: &Findings, config: &Config) {
         findings.warn("no [[agents]] in the configuration: add some there, or with `hermes-bridge agent add NAME`");
     }
     if !config.listen.ip().is_loopback() && config.public_url.is_none() && config.allowed_hosts.is_empty() {
-        findings.warn("listens beyond this machine, but neither public_url nor allowed_hosts is set: requests that name another host than localhost get 403");
+        findings.warn(
+            "listens beyond this machine, but neither public_url nor allowed_hosts is set: requests that name another host than localhost get 403",
+        );
     }
 }
 
@@ -104,7 +106,9 @@ fn closed_store(findings: &mut Findings, config: &Config) {
     }
     let counted = Store::open(&config.data_dir).and_then(|store| Ok((store.exchange_count()?, store.open_exchanges()?.len())));
     match counted {
-        Ok((all, open)) => findings.ok(&format!("store {}: opens, {all} exchanges, {open} of them open", config.data_dir.join("bridge.redb").display())),
+        Ok((all, open)) => {
+            findings.ok(&format!("store {}: opens, {all} exchanges, {open} of them open", config.data_dir.join("bridge.redb").display()))
+        }
         Err(e) => findings.bad(&e.to_string()),
     }
 }
@@ -120,6 +124,8 @@ fn limits(findings: &Findings, config: &Config) {
     println!("  {:>9} ms  a lost bot is waited for (reconnect_grace_ms)", config.limits.reconnect_grace_ms);
     println!("  {:>9} ms  between pings; a bot silent for two is gone (ping_interval_ms)", config.ping_interval.as_millis());
     if wait >= HERMES_TOOL_LIMIT_MS {
-        findings.warn(&format!("ask_max_wait_ms = {wait} is not below Hermes' limit of {HERMES_TOOL_LIMIT_MS}: its bots give up before the relay answers"));
+        findings.warn(&format!(
+            "ask_max_wait_ms = {wait} is not below Hermes' limit of {HERMES_TOOL_LIMIT_MS}: its bots give up before the relay answers"
+        ));
     }
 }

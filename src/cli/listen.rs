@@ -191,7 +191,8 @@ impl Bot {
             }
             _ => return Ok(None),
         }
-        let question = Question { request_id: field("request_id"), conversation_id: field("conversation_id"), from: field("from"), message: field("message") };
+        let question =
+            Question { request_id: field("request_id"), conversation_id: field("conversation_id"), from: field("from"), message: field("message") };
         if self.known.insert(question.request_id.clone()) {
             super::complain(&format!("{} asks (request {})", question.from, question.request_id));
             self.at_work.insert(question.request_id.clone());

@@ -2,6 +2,7 @@
 
 mod agent;
 mod ask;
+mod bench;
 mod check;
 mod client;
 mod healthcheck;
@@ -46,6 +47,8 @@ enum Command {
     Listen(listen::ListenArgs),
     /// Look at configuration, data directory and time limits; says what is wrong and how to mend it
     Check(check::CheckArgs),
+    /// Measure: asks a second, latency, memory, beside the same work with no logic and with one sync an ask
+    Bench(bench::BenchArgs),
     /// Exit 0 if the relay is ready: for containers and monitors
     Healthcheck(healthcheck::HealthcheckArgs),
 }
@@ -81,6 +84,7 @@ pub fn main() -> ExitCode {
         Command::Listen(args) => listen::run(args),
         Command::Check(args) => check::run(args),
         Command::Healthcheck(args) => healthcheck::run(args),
+        Command::Bench(args) => many_threads().and_then(|runtime| runtime.block_on(bench::run(args))),
     };
     match outcome {
         Ok(code) => code.into(),
@@ -100,6 +104,11 @@ pub(crate) fn complain(message: &str) {
 /// A runtime for commands that talk to a relay; the relay itself has a larger one.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, String> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| format!("the runtime does not start: {e}"))
+}
+
+/// A runtime with a thread a core.
+pub(crate) fn many_threads() -> Result<tokio::runtime::Runtime, String> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("relay").build().map_err(|e| format!("the runtime does not start: {e}"))
 }
 
 #[cfg(test)]

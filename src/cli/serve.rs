@@ -32,11 +32,7 @@ pub(crate) struct ServeArgs {
 pub(crate) fn run(args: ServeArgs) -> Outcome {
     let config = args.config.load(args.listen.clone()).map_err(|e| e.to_string())?;
     start_logging(config.log_format);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .thread_name("relay")
-        .build()
-        .map_err(|e| format!("the runtime does not start: {e}"))?;
+    let runtime = super::many_threads()?;
     let outcome = runtime.block_on(serve(config, args));
     runtime.shutdown_timeout(RUNTIME_STOP);
     outcome

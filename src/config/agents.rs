@@ -46,7 +46,12 @@ pub(super) struct RawGroup {
 
 type Groups = BTreeMap<String, HashSet<AgentName>>;
 
-pub(super) fn check(source: &Source<'_>, agents: &[RawAgent], groups: &[RawGroup], env: Env<'_>) -> Result<(Vec<AgentEntry>, Permissions), ConfigError> {
+pub(super) fn check(
+    source: &Source<'_>,
+    agents: &[RawAgent],
+    groups: &[RawGroup],
+    env: Env<'_>,
+) -> Result<(Vec<AgentEntry>, Permissions), ConfigError> {
     let mut entries: Vec<AgentEntry> = Vec::new();
     let mut tokens: HashMap<[u8; 8], AgentName> = HashMap::new();
     for raw in agents {
@@ -75,8 +80,7 @@ pub(super) fn check(source: &Source<'_>, agents: &[RawAgent], groups: &[RawGroup
 }
 
 fn name(source: &Source<'_>, key: &str, raw: &Spanned<String>) -> Result<AgentName, ConfigError> {
-    AgentName::parse(raw.get_ref())
-        .ok_or_else(|| source.value(raw, key, "a name has 1 to 64 of a-z 0-9 . _ - and begins with a letter or digit"))
+    AgentName::parse(raw.get_ref()).ok_or_else(|| source.value(raw, key, "a name has 1 to 64 of a-z 0-9 . _ - and begins with a letter or digit"))
 }
 
 fn credential(source: &Source<'_>, raw: &RawAgent, env: Env<'_>) -> Result<Option<Credential>, ConfigError> {
@@ -129,7 +133,12 @@ fn memberships(source: &Source<'_>, agents: &[RawAgent], groups: &[RawGroup], en
 }
 
 /// `None` for everybody.
-fn allowed(source: &Source<'_>, list: &[Spanned<String>], entries: &[AgentEntry], groups: &Groups) -> Result<Option<HashSet<AgentName>>, ConfigError> {
+fn allowed(
+    source: &Source<'_>,
+    list: &[Spanned<String>],
+    entries: &[AgentEntry],
+    groups: &Groups,
+) -> Result<Option<HashSet<AgentName>>, ConfigError> {
     let mut names = HashSet::new();
     for item in list {
         let text = item.get_ref().as_str();

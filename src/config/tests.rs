@@ -26,9 +26,31 @@ fn every_commented_default_is_the_real_default() {
 #[test]
 fn every_key_stands_in_the_reference() {
     for key in [
-        "listen", "public_url", "allowed_hosts", "data_dir", "ask_timeout_ms", "ask_max_wait_ms", "reconnect_grace_ms", "queue_ttl_ms",
-        "max_exchange_ms", "ping_interval_ms", "keep_answers_days", "on_store_failure", "log_format", "max_message_bytes", "max_answer_bytes", "max_frame_bytes",
-        "max_wakes_per_agent", "max_waiting_per_agent", "max_depth", "max_connections", "token", "token_env", "token_sha256", "may_ask", "groups",
+        "listen",
+        "public_url",
+        "allowed_hosts",
+        "data_dir",
+        "ask_timeout_ms",
+        "ask_max_wait_ms",
+        "reconnect_grace_ms",
+        "queue_ttl_ms",
+        "max_exchange_ms",
+        "ping_interval_ms",
+        "keep_answers_days",
+        "on_store_failure",
+        "log_format",
+        "max_message_bytes",
+        "max_answer_bytes",
+        "max_frame_bytes",
+        "max_wakes_per_agent",
+        "max_waiting_per_agent",
+        "max_depth",
+        "max_connections",
+        "token",
+        "token_env",
+        "token_sha256",
+        "may_ask",
+        "groups",
     ] {
         assert!(REFERENCE.contains(&format!("{key} = ")), "{key} is not in bridge.toml");
     }
@@ -70,7 +92,8 @@ fn a_token_comes_from_the_environment_when_it_says_so() {
 
 #[test]
 fn may_ask_names_agents_groups_or_everybody() {
-    let text = "[[agents]]\nname = \"a\"\nmay_ask = [\"ops\"]\n[[agents]]\nname = \"b\"\ngroups = [\"ops\"]\n[[agents]]\nname = \"c\"\nmay_ask = [\"*\"]\n";
+    let text =
+        "[[agents]]\nname = \"a\"\nmay_ask = [\"ops\"]\n[[agents]]\nname = \"b\"\ngroups = [\"ops\"]\n[[agents]]\nname = \"c\"\nmay_ask = [\"*\"]\n";
     let p = parse(text).unwrap().permissions;
     let [a, b, c] = ["a", "b", "c"].map(|n| crate::core::ids::AgentName::parse(n).unwrap());
     assert!(p.allows(&a, &b) && !p.allows(&a, &c) && p.allows(&c, &a) && p.allows(&b, &a));

@@ -1,10 +1,11 @@
 //! What the machine wants done, in order. Owns the vocabulary between rules and driver; carries nothing out.
 //!
-//! The law of a batch: its `Record`s are durable before any of its other effects is carried out.
+//! The law of a batch: its `Record`s are durable before any of its other effects is carried out, and no batch, not even one
+//! without a `Record`, is carried out before those that the machine gave earlier.
 
 use std::sync::Arc;
 
-use super::exchange::{Asked, End, Late};
+use super::exchange::{Asked, End, Late, WhenOffline};
 use super::ids::{AgentName, ConnectionId, ConversationId, Millis, RequestId};
 
 /// Something that happened and must be on record.
@@ -13,14 +14,32 @@ pub enum Fact {
     Asked(Arc<Asked>),
     /// An ask that was refused: begun and ended at once.
     Refused(Arc<Asked>, Arc<End>),
-    /// The question waits for an absent agent until then.
-    Queued { id: RequestId, expires: Millis },
+    /// The question waits for an absent agent from `at` until `expires`, or until the agent comes.
+    Queued {
+        id: RequestId,
+        at: Millis,
+        expires: Millis,
+    },
     /// A process of the target has the question.
-    Received { id: RequestId, instance: Arc<str>, attempt: u32 },
-    Ended { id: RequestId, end: Arc<End> },
-    Late { id: RequestId, late: Arc<Late> },
+    Received {
+        id: RequestId,
+        instance: Arc<str>,
+        attempt: u32,
+    },
+    Ended {
+        id: RequestId,
+        end: Arc<End>,
+    },
+    Late {
+        id: RequestId,
+        late: Arc<Late>,
+    },
     /// An agent came or went.
-    Presence { agent: AgentName, at: Millis, online: bool },
+    Presence {
+        agent: AgentName,
+        at: Millis,
+        online: bool,
+    },
 }
 
 impl Fact {
@@ -47,13 +66,26 @@ pub struct Wake {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
     Record(Fact),
-    Wake { connection: ConnectionId, wake: Wake },
+    Wake {
+        connection: ConnectionId,
+        wake: Wake,
+    },
     /// Everybody who waits for this exchange hears its end.
-    Finish { asked: Arc<Asked>, end: Arc<End> },
+    Finish {
+        asked: Arc<Asked>,
+        end: Arc<End>,
+    },
     /// The bot at work may stop: nobody waits for it any more.
-    Cancel { connection: ConnectionId, id: RequestId },
+    Cancel {
+        connection: ConnectionId,
+        id: RequestId,
+    },
     /// A late answer for an asker that understands such frames.
-    LateAnswer { connection: ConnectionId, asked: Arc<Asked>, late: Arc<Late> },
+    LateAnswer {
+        connection: ConnectionId,
+        asked: Arc<Asked>,
+        late: Arc<Late>,
+    },
 }
 
 /// A question as a door hands it in: parsed, with its ids drawn, not judged yet.
@@ -103,11 +135,4 @@ impl Place {
             Self::New(id) | Self::Named { fresh: id, .. } => *id,
         }
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum WhenOffline {
-    #[default]
-    Fail,
-    Queue,
 }

@@ -25,6 +25,14 @@ impl Trail {
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WhenOffline {
+    #[default]
+    Fail,
+    /// The question is kept for the target's return.
+    Queue,
+}
+
 /// A question as it was accepted or refused. Never changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Asked {
@@ -33,10 +41,11 @@ pub struct Asked {
     /// The conversation begins with this question.
     pub begins: bool,
     pub from: AgentName,
-    /// Text, because a refused ask may name an agent that is none.
+    /// The agent's name; as the caller wrote it (clipped) when it is refused, because it may name an agent that is none.
     pub to: Arc<str>,
     pub message: Arc<str>,
     pub at: Millis,
+    pub when_offline: WhenOffline,
     pub trail: Trail,
     pub key: Option<Arc<str>>,
     pub traceparent: Option<Arc<str>>,
@@ -66,6 +75,8 @@ pub struct Record {
     pub asked: Arc<Asked>,
     pub end: Option<Arc<End>>,
     pub late: Option<Arc<Late>>,
+    /// It was never begun: nobody was asked, nobody may answer.
+    pub refused: bool,
 }
 
 impl Record {
@@ -85,10 +96,30 @@ impl Record {
         }
     }
 
+    /// What a reply after the end has to know; `None` while it is open, and for what was refused.
+    #[must_use]
+    pub fn past(&self) -> Option<Past> {
+        let end = self.end.as_ref().filter(|_| !self.refused)?;
+        let call = self.late.as_ref().map_or(&end.call, |late| &late.call).clone();
+        Some(Past { asked: self.asked.clone(), answered: end.outcome == Outcome::Answered, late: self.late.is_some(), call })
+    }
+
     #[must_use]
     pub fn is_party(&self, name: &AgentName) -> bool {
         self.asked.from == *name || *self.asked.to == *name.as_str()
     }
+}
+
+/// What is remembered of an exchange that ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Past {
+    pub asked: Arc<Asked>,
+    /// In time.
+    pub answered: bool,
+    /// After the end.
+    pub late: bool,
+    /// The call that carried the last reply that was taken.
+    pub call: Option<Arc<str>>,
 }
 
 /// Where an open exchange stands.
@@ -98,7 +129,9 @@ pub enum Phase {
     /// its hands full, or it is expected back.
     Waiting,
     /// The target is away and the asker chose to leave the question.
-    Queued { expires: Millis },
+    Queued {
+        expires: Millis,
+    },
     Awake(Awake),
 }
 
@@ -109,10 +142,11 @@ pub struct Awake {
     pub on: Option<ConnectionId>,
     /// 1 for the first wake.
     pub attempt: u32,
-    /// When the wake was sent or the target last said that it is at work; when the connection was lost if `on` is `None`.
+    /// When the wake was sent or the target last said that it is at work. If `on` is `None`: when the connection was lost
+    /// or the target came back without having said yet which process it is.
     pub heard: Millis,
-    /// The process that said `received`: it is never woken for this request again.
-    pub holder: Option<Arc<str>>,
+    /// The processes that said that they have it: none of them is ever woken for this request again. At most one a wake.
+    pub holders: Vec<Arc<str>>,
 }
 
 /// An accepted exchange that has not ended.
@@ -121,17 +155,27 @@ pub struct Open {
     pub asked: Arc<Asked>,
     pub to: AgentName,
     pub phase: Phase,
+    /// When the longest time that it may take began: with the ask, the target's return to its queue, the relay's start.
+    pub begun: Millis,
     /// The moment under which the exchange stands in the relay's list of deadlines.
     pub due: Millis,
-    /// What an identical ask is recognised by.
-    pub twin: Twin,
 }
 
-/// Asks that are the same question: same parties, same conversation as asked for, same text.
+/// Asks without a key that are the same question: same parties, same conversation as asked for, same text.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Twin {
     pub from: AgentName,
     pub to: AgentName,
     pub conversation: Option<ConversationId>,
     pub message: Arc<str>,
+}
+
+impl Twin {
+    /// `None` for an ask with a key, which says itself what is the same.
+    #[must_use]
+    pub fn of(asked: &Asked, to: &AgentName) -> Option<Self> {
+        let conversation = (!asked.begins).then_some(asked.conversation);
+        let twin = || Self { from: asked.from.clone(), to: to.clone(), conversation, message: asked.message.clone() };
+        asked.key.is_none().then(twin)
+    }
 }

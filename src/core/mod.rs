@@ -4,6 +4,7 @@
 pub mod effect;
 pub mod exchange;
 pub mod ids;
+mod judge;
 pub mod outcome;
 pub mod policy;
 pub mod presence;

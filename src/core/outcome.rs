@@ -73,30 +73,54 @@ impl Outcome {
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|o| o.word() == word)
     }
-
-    /// The target may still send an answer after this end: it was woken and nobody told it to stop.
-    #[must_use]
-    pub fn can_be_late(self) -> bool {
-        matches!(self, Self::Timeout | Self::AgentDisconnected | Self::Failed | Self::Cancelled)
-    }
 }
 
 /// An ask that is not begun. Recorded like any other end; never an error, never logged above debug.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    UnknownAgent { to: String },
-    UnknownConversation { given: String },
+    UnknownAgent {
+        to: String,
+    },
+    UnknownConversation {
+        given: String,
+    },
     SelfAsk,
-    AgentOffline { to: AgentName, since: Option<Millis> },
-    NotAllowed { to: AgentName },
+    AgentOffline {
+        to: AgentName,
+        since: Option<Millis>,
+    },
+    NotAllowed {
+        to: AgentName,
+    },
     /// `path` is the chain of agents that led here, the refused one last.
-    LoopLimit { limit: &'static str, max: u32, path: Vec<AgentName> },
+    LoopLimit {
+        limit: &'static str,
+        max: u32,
+        path: Vec<AgentName>,
+    },
     /// The target is already at work in this conversation and waits for this very asker.
-    WouldWaitForItself { conversation: ConversationId, path: Vec<AgentName> },
-    RateLimited { limit: &'static str, max: u32, retry_in_ms: u64 },
-    LineFull { to: AgentName, max: u32 },
-    TooLarge { what: &'static str, bytes: usize, max: usize, limit: &'static str },
-    Conflict { first: RequestId },
+    WouldWaitForItself {
+        conversation: ConversationId,
+        path: Vec<AgentName>,
+    },
+    RateLimited {
+        limit: &'static str,
+        max: u32,
+        retry_in_ms: u64,
+    },
+    LineFull {
+        to: AgentName,
+        max: u32,
+    },
+    TooLarge {
+        what: &'static str,
+        bytes: usize,
+        max: usize,
+        limit: &'static str,
+    },
+    Conflict {
+        first: RequestId,
+    },
     StoreUnavailable,
 }
 
@@ -126,14 +150,12 @@ fn path_text(path: &[AgentName]) -> String {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownAgent { to } => write!(
-                f,
-                "There is no agent named \"{to}\" that you can ask. Call list_agents for the names; do not guess one."
-            ),
-            Self::UnknownConversation { given } => write!(
-                f,
-                "There is no conversation \"{given}\" of yours. Ask without conversation_id to begin a new one."
-            ),
+            Self::UnknownAgent { to } => {
+                write!(f, "There is no agent named \"{to}\" that you can ask. Call list_agents for the names; do not guess one.")
+            }
+            Self::UnknownConversation { given } => {
+                write!(f, "There is no conversation \"{given}\" of yours. Ask without conversation_id to begin a new one.")
+            }
             Self::SelfAsk => f.write_str("You asked yourself. Answer from what you know, or ask another agent."),
             Self::AgentOffline { to, since } => {
                 write!(f, "{to} is not connected")?;
@@ -141,12 +163,13 @@ impl fmt::Display for Refusal {
                     Some(at) => write!(f, " (last seen {})", moment(*at))?,
                     None => f.write_str(" and has never been")?,
                 }
-                f.write_str(". Nothing was sent. Ask later, ask another agent, or ask with when_offline=\"queue\" to leave the question for its return.")
+                f.write_str(
+                    ". Nothing was sent. Ask later, ask another agent, or ask with when_offline=\"queue\" to leave the question for its return.",
+                )
             }
-            Self::NotAllowed { to } => write!(
-                f,
-                "You may not ask {to}: the owner of this relay has not allowed it. Do not retry; ask an agent that list_agents shows."
-            ),
+            Self::NotAllowed { to } => {
+                write!(f, "You may not ask {to}: the owner of this relay has not allowed it. Do not retry; ask an agent that list_agents shows.")
+            }
             Self::LoopLimit { limit, max, path } => write!(
                 f,
                 "Stopped: this question is part of a chain of agents asking each other ({}), longer than {limit} = {max} allows. Do not ask again; answer with what you have.",
@@ -158,23 +181,18 @@ impl fmt::Display for Refusal {
                 path.last().map_or("the agent", AgentName::as_str),
                 path_text(path)
             ),
-            Self::RateLimited { limit, max, retry_in_ms } => write!(
-                f,
-                "Too many asks: {limit} = {max}. Nothing was sent. Do not retry before {} seconds have passed.",
-                retry_in_ms.div_ceil(1000)
-            ),
-            Self::LineFull { to, max } => write!(
-                f,
-                "{to} already has max_waiting_per_agent = {max} questions waiting. Nothing was sent. Ask later or ask another agent."
-            ),
-            Self::TooLarge { what, bytes, max, limit } => write!(
-                f,
-                "The {what} has {bytes} bytes; {limit} = {max}. Nothing was sent. Shorten it or send it in parts."
-            ),
-            Self::Conflict { first } => write!(
-                f,
-                "This request_key was already used for another question ({first}). Use a new request_key for a new question."
-            ),
+            Self::RateLimited { limit, max, retry_in_ms } => {
+                write!(f, "Too many asks: {limit} = {max}. Nothing was sent. Do not retry before {} seconds have passed.", retry_in_ms.div_ceil(1000))
+            }
+            Self::LineFull { to, max } => {
+                write!(f, "{to} already has max_waiting_per_agent = {max} questions waiting. Nothing was sent. Ask later or ask another agent.")
+            }
+            Self::TooLarge { what, bytes, max, limit } => {
+                write!(f, "The {what} has {bytes} bytes; {limit} = {max}. Nothing was sent. Shorten it or send it in parts.")
+            }
+            Self::Conflict { first } => {
+                write!(f, "This request_key was already used for another question ({first}). Use a new request_key for a new question.")
+            }
             Self::StoreUnavailable => f.write_str(
                 "The relay cannot record anything at the moment and is configured to refuse then. Nothing was sent. Try again in a minute.",
             ),
@@ -191,7 +209,9 @@ pub fn explain(outcome: Outcome, to: &AgentName, detail: Option<&str>, quiet_ms:
             "{to} received the question but nothing was heard from it for {} seconds. Do not ask again at once: if its answer still comes it is kept, get_answer fetches it.",
             quiet_ms.div_ceil(1000)
         ),
-        Outcome::AgentOffline => format!("{to} did not come back while the question waited for it. Nothing was worked on. Ask later or ask another agent."),
+        Outcome::AgentOffline => {
+            format!("{to} did not come back while the question waited for it. Nothing was worked on. Ask later or ask another agent.")
+        }
         Outcome::AgentDisconnected => format!(
             "{to} lost its connection while it worked on this and did not come back in time. Its answer is kept if it still comes: get_answer fetches it. Ask again only if you need to."
         ),
@@ -199,20 +219,37 @@ pub fn explain(outcome: Outcome, to: &AgentName, detail: Option<&str>, quiet_ms:
             "{to} could not answer: {}. Rephrase the question or ask another agent.",
             detail.unwrap_or("its turn ended without an answer").trim_end_matches('.')
         ),
-        Outcome::Cancelled => detail.map_or_else(|| "This question was cancelled.".to_owned(), |d| format!("This question was cancelled: {}.", d.trim_end_matches('.'))),
+        Outcome::Cancelled => {
+            detail.map_or_else(|| "This question was cancelled.".to_owned(), |d| format!("This question was cancelled: {}.", d.trim_end_matches('.')))
+        }
         Outcome::Expired => format!("{to} did not come back before the question expired. It was not delivered."),
         // Refusals carry their own sentence, stored as the detail.
         _ => detail.unwrap_or_default().to_owned(),
     }
 }
 
+/// The sentence for a `timeout` of a question that was never sent.
+#[must_use]
+pub fn never_reached(to: &AgentName) -> String {
+    format!("{to} is connected but other questions were before this one all the time; it was not sent. Ask later or ask another agent.")
+}
+
+/// The sentence for a `timeout` of a question that was at work until the last moment.
+#[must_use]
+pub fn took_too_long(to: &AgentName, max_ms: u64) -> String {
+    format!(
+        "{to} was still at work after {} seconds, the longest that a question may take here. Do not ask again at once: if its answer still comes it is kept, get_answer fetches it.",
+        max_ms.div_ceil(1000)
+    )
+}
+
 /// `2026-11-30T17:25:54Z`.
 #[must_use]
 pub fn moment(at: Millis) -> String {
-    i64::try_from(at.0).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok()).map_or_else(
-        || format!("{} ms", at.0),
-        |t| t.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-    )
+    i64::try_from(at.0)
+        .ok()
+        .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok())
+        .map_or_else(|| format!("{} ms", at.0), |t| t.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 #[cfg(test)]

@@ -23,23 +23,33 @@ impl Relay {
     /// A socket of `name` is up. Questions never sent go out at once; those another connection carried wait for
     /// `introduced`, because the same process may have them. `false` if there is no such agent.
     pub fn connected(&mut self, now: Millis, name: &AgentName, connection: ConnectionId, out: &mut Vec<Effect>) -> bool {
-        let Some(agent) = self.registry.agents.get_mut(name) else { return false };
-        if !agent.online() {
-            out.push(Effect::Record(Fact::Presence { agent: name.clone(), at: now, online: true }));
-        }
+        let Some(agent) = self.registry.agents.get_mut(name).filter(|agent| agent.listed) else { return false };
+        let returns = !agent.online();
         agent.links.push(Link { id: connection, since: now, introduced: false, hello: Hello::default() });
         agent.left = None;
         agent.last_seen = Some(now);
-        let waiting: Vec<RequestId> = agent.waiting.iter().copied().collect();
         self.registry.owners.insert(connection, name.clone());
-        for id in waiting {
-            if let Some(open) = self.open.get_mut(&id) {
-                open.phase = Phase::Waiting;
-            }
-            self.rearm(id);
+        if returns {
+            out.push(Effect::Record(Fact::Presence { agent: name.clone(), at: now, online: true }));
+            self.returned(now, name);
         }
         self.advance(now, name, out);
         true
+    }
+
+    /// The clocks of absence stop: what was queued is in line from now on, what was lost waits for the introduction.
+    fn returned(&mut self, now: Millis, name: &AgentName) {
+        let Some(agent) = self.registry.agents.get(name) else { return };
+        let all: Vec<RequestId> = agent.waiting.iter().chain(&agent.awake).map(|(id, _)| *id).collect();
+        for id in all {
+            let Some(open) = self.open.get_mut(&id) else { continue };
+            match &mut open.phase {
+                Phase::Awake(awake) => awake.heard = now,
+                Phase::Waiting => {}
+                Phase::Queued { .. } => (open.phase, open.begun) = (Phase::Waiting, now),
+            }
+            self.rearm(id);
+        }
     }
 
     /// The process behind the connection said who it is, or will not.
@@ -64,22 +74,13 @@ impl Relay {
             agent.left = Some(Left { at: now, clean });
             out.push(Effect::Record(Fact::Presence { agent: name.clone(), at: now, online: false }));
         }
-        let newest_since = agent.newest().map(|l| l.since);
         let awake: Vec<RequestId> = agent.awake.iter().map(|(id, _)| *id).collect();
-        let waiting: Vec<RequestId> = agent.waiting.iter().copied().collect();
+        let waiting: Vec<RequestId> = agent.waiting.iter().map(|(id, _)| *id).collect();
         self.registry.owners.remove(&connection);
         for id in awake {
             let Some(awake) = self.awake_mut(id).filter(|a| a.on == Some(connection)) else { continue };
             awake.on = None;
-            // Heard of since the newer connection is up: the same process, alive and at work.
-            let alive = newest_since.is_some_and(|since| awake.heard >= since);
-            if !alive {
-                awake.heard = now;
-            } else if let Some(newest) = self.registry.agents.get(&name).and_then(|a| a.newest()).map(|l| l.id)
-                && let Some(awake) = self.awake_mut(id)
-            {
-                awake.on = Some(newest);
-            }
+            awake.heard = now;
             self.rearm(id);
         }
         if online {
@@ -89,21 +90,22 @@ impl Relay {
         }
     }
 
-    /// Gives the questions of lost connections to the newest one, once that is introduced: silently to the process that
-    /// has them, by another wake to any other.
+    /// Gives the questions of lost connections to those that are up: silently to a process that has them, else by another
+    /// wake to the newest, once that is introduced.
     fn take_over(&mut self, now: Millis, name: &AgentName, out: &mut Vec<Effect>) {
         let Some(agent) = self.registry.agents.get(name) else { return };
-        let Some(newest) = agent.newest().filter(|l| l.introduced).cloned() else { return };
+        let links = agent.links.clone();
         let orphans: Vec<RequestId> = agent.awake.iter().map(|(id, _)| *id).collect();
         for id in orphans {
             let Some(awake) = self.awake_mut(id).filter(|a| a.on.is_none()) else { continue };
-            let same_process = awake.holder.is_some() && awake.holder == newest.hello.instance;
-            awake.on = Some(newest.id);
+            let has_it = |link: &&Link| link.hello.instance.as_ref().is_some_and(|i| awake.holders.contains(i));
+            let holder = links.iter().rev().find(has_it);
+            let Some(link) = holder.or(links.last().filter(|newest| newest.introduced)) else { continue };
+            awake.on = Some(link.id);
             awake.heard = now;
-            if !same_process {
+            if holder.is_none() {
                 awake.attempt += 1;
-                awake.holder = None;
-                self.send_wake(id, newest.id, out);
+                self.send_wake(id, link.id, out);
             }
             self.rearm(id);
         }
@@ -113,17 +115,11 @@ impl Relay {
     pub(super) fn advance(&mut self, now: Millis, name: &AgentName, out: &mut Vec<Effect>) {
         let hands = self.limits.max_wakes_per_agent;
         loop {
-            let Some(agent) = self.registry.agents.get(name) else { return };
+            let Some(agent) = self.registry.agents.get_mut(name) else { return };
             let Some(connection) = agent.newest().map(|l| l.id) else { return };
-            let next = agent.next_in_line(|id| self.open.get(id).map(|o| o.asked.conversation), hands);
-            let Some(id) = next else { return };
-            let Some(open) = self.open.get_mut(&id) else { return };
-            open.phase = Phase::Awake(Awake { on: Some(connection), attempt: 1, heard: now, holder: None });
-            let conversation = open.asked.conversation;
-            if let Some(agent) = self.registry.agents.get_mut(name) {
-                agent.waiting.retain(|r| *r != id);
-                agent.awake.push((id, conversation));
-            }
+            let Some(id) = agent.take_next(hands) else { return };
+            let Some(open) = self.open.get_mut(&id) else { continue };
+            open.phase = Phase::Awake(Awake { on: Some(connection), attempt: 1, heard: now, holders: Vec::new() });
             self.send_wake(id, connection, out);
             self.rearm(id);
         }
@@ -142,11 +138,10 @@ impl Relay {
     #[must_use]
     pub fn present(&self, viewer: Option<&AgentName>) -> Vec<Present> {
         let visible = |name: &AgentName| viewer.is_none_or(|v| v == name || self.permissions.allows(v, name));
-        let mut all: Vec<Present> = self
-            .registry
+        self.registry
             .agents
             .iter()
-            .filter(|(name, _)| visible(name))
+            .filter(|(name, agent)| agent.listed && visible(name))
             .map(|(name, agent)| Present {
                 name: name.clone(),
                 online: agent.online(),
@@ -154,9 +149,7 @@ impl Relay {
                 waiting: agent.load(),
                 adapter: agent.newest().and_then(|l| l.hello.adapter.clone()),
             })
-            .collect();
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        all
+            .collect()
     }
 
     #[must_use]

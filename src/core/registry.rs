@@ -1,7 +1,7 @@
 //! Who exists, who is connected and through which sockets, and each agent's line of questions. Owns the order of the
 //! line and the choice of the next; what happens to the exchanges is `relay`'s.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::ids::{AgentName, ConnectionId, ConversationId, Millis, RequestId};
@@ -43,12 +43,14 @@ pub struct Left {
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Agent {
+    /// It exists; else it only stays until its open exchanges have ended and its sockets are gone.
+    pub listed: bool,
     /// Oldest first; the last one gets the wakes.
     pub links: Vec<Link>,
     pub left: Option<Left>,
     pub last_seen: Option<Millis>,
     /// Questions not sent yet, oldest first. Bounded by `max_waiting_per_agent`.
-    pub waiting: VecDeque<RequestId>,
+    pub waiting: VecDeque<(RequestId, ConversationId)>,
     /// Questions being answered. Bounded by `max_wakes_per_agent`.
     pub awake: Vec<(RequestId, ConversationId)>,
 }
@@ -68,18 +70,27 @@ impl Agent {
         self.links.iter_mut().find(|l| l.id == id)
     }
 
-    /// The first question in line whose conversation is not being answered, if there is a hand free for it.
-    pub fn next_in_line(&self, conversation_of: impl Fn(&RequestId) -> Option<ConversationId>, hands: usize) -> Option<RequestId> {
+    /// Takes the first question in line whose conversation is not being answered, if there is a hand free for it.
+    pub fn take_next(&mut self, hands: usize) -> Option<RequestId> {
         if self.awake.len() >= hands {
             return None;
         }
-        let busy: HashSet<ConversationId> = self.awake.iter().map(|(_, c)| *c).collect();
-        self.waiting.iter().copied().find(|id| conversation_of(id).is_some_and(|c| !busy.contains(&c)))
+        let first = self.waiting.iter().position(|(_, c)| !self.at_work_in(*c))?;
+        let next = self.waiting.remove(first)?;
+        self.awake.push(next);
+        Some(next.0)
+    }
+
+    #[must_use]
+    pub fn at_work_in(&self, conversation: ConversationId) -> bool {
+        self.awake.iter().any(|(_, c)| *c == conversation)
     }
 
     pub fn forget(&mut self, id: RequestId) {
-        self.waiting.retain(|r| *r != id);
         self.awake.retain(|(r, _)| *r != id);
+        if let Some(at) = self.waiting.iter().position(|(r, _)| *r == id) {
+            self.waiting.remove(at);
+        }
     }
 
     /// How many questions it has before it, sent or not.
@@ -92,7 +103,7 @@ impl Agent {
 /// All agents by name, and which agent a connection belongs to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Registry {
-    pub agents: HashMap<AgentName, Agent>,
+    pub agents: BTreeMap<AgentName, Agent>,
     pub owners: HashMap<ConnectionId, AgentName>,
 }
 

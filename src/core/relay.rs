@@ -1,19 +1,23 @@
 //! The machine: which exchanges are open, whose turn it is, when silence has lasted too long. Every input takes `now`
-//! and pushes effects; a late or needless `tick` does no harm. Replies are in `replies`, comings and goings in `presence`.
+//! and pushes effects; a late or needless `tick` does no harm. Whether a question
+//! begins is in `judge`, replies are in `replies`, comings and goings in `presence`.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::effect::{Ask, Effect, Fact, Place, WhenOffline};
-use super::exchange::{Asked, Awake, End, Open, Phase, Trail, Twin};
-use super::ids::{AgentName, ConversationId, Millis, RequestId};
-use super::outcome::{Outcome, Refusal, explain};
+use super::effect::{Ask, Effect, Fact, Place};
+use super::exchange::{Asked, Awake, End, Open, Past, Phase, Twin, WhenOffline};
+use super::ids::{AgentName, Millis, RequestId};
+use super::judge::{Judged, MAX_STRAY, clip, refuse};
+use super::outcome::{Outcome, Refusal, explain, never_reached, took_too_long};
 use super::policy::{Limits, Permissions};
 use super::registry::{Left, Registry};
 
 /// Ended exchanges remembered so that a reply meets the truth before history has it; older ones are looked up there.
-/// Larger than what the store's queue can hold unwritten.
+/// Bounded in number and in bytes of questions; both larger than what the store's queue can hold unwritten.
 const RECENT: usize = 16_384;
+const RECENT_BYTES: usize = 64 << 20;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Relay {
@@ -26,16 +30,9 @@ pub struct Relay {
     pub(super) twins: HashMap<Twin, RequestId>,
     /// Exchanges by the asker's key: the open and the recent ones.
     pub(super) keys: HashMap<(AgentName, Arc<str>), Arc<Asked>>,
-    pub(super) recent: HashMap<RequestId, Recent>,
+    pub(super) recent: HashMap<RequestId, Past>,
     pub(super) recent_order: VecDeque<RequestId>,
-}
-
-/// What is remembered of an exchange that ended.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Recent {
-    pub(super) asked: Arc<Asked>,
-    pub(super) answered: bool,
-    pub(super) call: Option<Arc<str>>,
+    pub(super) recent_bytes: usize,
 }
 
 /// What became of an ask.
@@ -44,7 +41,10 @@ pub enum Verdict {
     /// Begun.
     Accepted,
     /// Kept for an absent agent; `position` counts from 1.
-    Queued { position: usize, expires: Millis },
+    Queued {
+        position: usize,
+        expires: Millis,
+    },
     /// The same question is being answered or was answered already.
     Joined(RequestId),
     Refused(Refusal),
@@ -54,9 +54,11 @@ pub enum Verdict {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Restored {
     pub asked: Arc<Asked>,
-    pub queued_until: Option<Millis>,
-    /// Who had received the question, and at which attempt.
-    pub held: Option<(Arc<str>, u32)>,
+    /// When it was put into the queue, and until when.
+    pub queued: Option<(Millis, Millis)>,
+    /// All processes that had received the question, and the last attempt of which that is known.
+    pub holders: Vec<Arc<str>>,
+    pub attempt: u32,
 }
 
 impl Relay {
@@ -72,17 +74,20 @@ impl Relay {
             keys: HashMap::new(),
             recent: HashMap::new(),
             recent_order: VecDeque::new(),
+            recent_bytes: 0,
         }
     }
 
     /// The agents that exist from now on. Connections and open exchanges of those that stay are untouched; an agent
-    /// that is gone keeps its open exchanges until they end.
+    /// that is gone is asked nothing more and keeps its open exchanges until they end.
     pub fn set_agents(&mut self, names: &[AgentName], permissions: Permissions) {
         self.permissions = permissions;
+        let agents = &mut self.registry.agents;
+        agents.values_mut().for_each(|agent| agent.listed = false);
         for name in names {
-            self.registry.agents.entry(name.clone()).or_default();
+            agents.entry(name.clone()).or_default().listed = true;
         }
-        self.registry.agents.retain(|name, agent| names.contains(name) || agent.online() || agent.load() > 0);
+        agents.retain(|_, agent| agent.listed || agent.online() || agent.load() > 0);
     }
 
     /// When an agent was last connected, from history. `expected`: it was connected when the relay ended, so it is
@@ -96,26 +101,28 @@ impl Relay {
         }
     }
 
-    /// Takes up the open exchanges of an earlier run, oldest first. Their clocks begin anew: the outage is not the bots'
-    /// silence. Whatever may have been sent already waits for the bot to say which process it is.
+    /// Takes up the open exchanges of an earlier run, in the order of the log. Their clocks begin anew: the outage is not
+    /// the bots' silence. Whatever may have been sent already waits for the bot to say which process it is: what was
+    /// received, and of the rest what the line's own rule would have sent first. Nothing is in the queue any more whose target
+    /// was seen since (so `recall` comes before), and nothing overtakes an earlier question of its conversation.
     pub fn restore(&mut self, now: Millis, restored: Vec<Restored>) {
         let hands = self.limits.max_wakes_per_agent;
-        for one in restored {
+        let (held, rest): (Vec<_>, Vec<_>) = restored.into_iter().partition(|one| !one.holders.is_empty());
+        for one in held.into_iter().chain(rest) {
             let Some(to) = AgentName::parse(&one.asked.to) else { continue };
             let agent = self.registry.agents.entry(to.clone()).or_default();
             let (id, conversation) = (one.asked.id, one.asked.conversation);
-            let busy = agent.awake.len() >= hands || agent.awake.iter().any(|(_, c)| *c == conversation);
-            let phase = match (one.held, one.queued_until) {
-                (None, Some(expires)) => Phase::Queued { expires },
-                (None, None) if busy => Phase::Waiting,
-                (held, _) => {
-                    let (holder, attempt) = held.map_or((None, 0), |(holder, attempt)| (Some(holder), attempt));
-                    Phase::Awake(Awake { on: None, attempt, heard: now, holder })
-                }
+            let seen_since = |at: Millis| agent.last_seen.is_some_and(|seen| seen > at);
+            let behind = agent.awake.iter().chain(&agent.waiting).any(|(_, c)| *c == conversation);
+            let phase = match one.queued {
+                _ if !one.holders.is_empty() => Phase::Awake(Awake { on: None, attempt: one.attempt, heard: now, holders: one.holders }),
+                Some((at, expires)) if !seen_since(at) => Phase::Queued { expires },
+                _ if behind || agent.awake.len() >= hands => Phase::Waiting,
+                _ => Phase::Awake(Awake { on: None, attempt: 0, heard: now, holders: Vec::new() }),
             };
             match phase {
                 Phase::Awake(_) => agent.awake.push((id, conversation)),
-                _ => agent.waiting.push_back(id),
+                _ => agent.waiting.push_back((id, conversation)),
             }
             if !matches!(phase, Phase::Queued { .. }) {
                 agent.left.get_or_insert(Left { at: now, clean: false });
@@ -123,13 +130,13 @@ impl Relay {
             if let Some(key) = &one.asked.key {
                 self.keys.insert((one.asked.from.clone(), key.clone()), one.asked.clone());
             }
-            self.admit(one.asked, to, phase);
+            self.admit(now, one.asked, to, phase);
         }
     }
 
     #[must_use]
     pub fn knows(&self, name: &AgentName) -> bool {
-        self.registry.agents.contains_key(name)
+        self.registry.agents.get(name).is_some_and(|agent| agent.listed)
     }
 
     #[must_use]
@@ -150,149 +157,58 @@ impl Relay {
 
     /// Judges a question and begins it, or says why not. What is refused is recorded too.
     pub fn ask(&mut self, now: Millis, ask: Ask, out: &mut Vec<Effect>) -> Verdict {
-        let conversation = ask.conversation.between(&ask.from, &ask.to);
-        let begins = conversation.is_none() || matches!(ask.conversation, Place::New(_));
+        let to = AgentName::parse(&ask.to).filter(|to| self.knows(to));
+        let theirs = ask.conversation.between(&ask.from, &ask.to);
+        let conversation = theirs.unwrap_or_else(|| ask.conversation.fresh());
         let trail = self.trail_of(&ask.from, conversation);
-        let judged = self.judge(&ask, &trail, conversation, begins);
-        let (from, kept_key) = (ask.from.clone(), ask.key.clone());
-        let asked = Arc::new(Asked {
+        let mut asked = Asked {
             id: ask.id,
-            conversation: conversation.unwrap_or_else(|| ask.conversation.fresh()),
-            begins,
+            conversation,
+            begins: theirs.is_none() || matches!(ask.conversation, Place::New(_)),
             from: ask.from,
-            to: ask.to,
+            to: to.as_ref().map_or_else(|| clip(&ask.to, MAX_STRAY), |to| to.as_str().into()),
             message: ask.message,
             at: now,
+            when_offline: ask.when_offline,
             trail,
-            // A refused ask does not use up its key.
-            key: if judged.is_ok() { kept_key } else { None },
+            key: ask.key,
             traceparent: ask.traceparent,
-        });
-        let to = match judged {
-            Ok(Judged::Begin(to)) => to,
-            Ok(Judged::Join(id)) => return Verdict::Joined(id),
-            Err(refusal) => return refuse(now, asked, refusal, out),
         };
-        let place = match self.place(now, &to, ask.when_offline) {
-            Ok(place) => place,
+        let (to, phase) = match self.judge(now, &asked, to, &ask.conversation, ask.kept) {
+            Ok(Judged::Begin(to, phase)) => (to, phase),
+            Ok(Judged::Join(id)) => return Verdict::Joined(id),
             Err(refusal) => {
-                let asked = Arc::new(Asked { key: None, ..(*asked).clone() });
+                // A refused ask does not use up its key, and what is too large is not kept.
+                asked.key = None;
+                asked.message = clip(&asked.message, self.limits.max_message_bytes);
                 return refuse(now, asked, refusal, out);
             }
         };
+        let asked = Arc::new(asked);
         out.push(Effect::Record(Fact::Asked(asked.clone())));
         let agent = self.registry.agents.entry(to.clone()).or_default();
-        agent.waiting.push_back(asked.id);
-        let verdict = match place {
+        agent.waiting.push_back((asked.id, conversation));
+        let verdict = match phase {
             Phase::Queued { expires } => {
-                out.push(Effect::Record(Fact::Queued { id: asked.id, expires }));
+                out.push(Effect::Record(Fact::Queued { id: asked.id, at: now, expires }));
                 Verdict::Queued { position: agent.waiting.len(), expires }
             }
             _ => Verdict::Accepted,
         };
         if let Some(key) = &asked.key {
-            self.keys.insert((from, key.clone()), asked.clone());
+            self.keys.insert((asked.from.clone(), key.clone()), asked.clone());
         }
-        self.admit(asked, to.clone(), place);
+        self.admit(now, asked, to.clone(), phase);
         self.advance(now, &to, out);
         verdict
     }
 
-    /// The rules that need no knowledge of who is connected.
-    fn judge(&self, ask: &Ask, trail: &Trail, conversation: Option<ConversationId>, begins: bool) -> Result<Judged, Refusal> {
-        let bytes = ask.message.len();
-        if bytes > self.limits.max_message_bytes {
-            let max = self.limits.max_message_bytes;
-            return Err(Refusal::TooLarge { what: "message", bytes, max, limit: "max_message_bytes" });
-        }
-        if let Err(bytes) = self.limits.check_frame(&ask.message) {
-            let max = self.limits.max_frame_bytes;
-            return Err(Refusal::TooLarge { what: "message as a JSON frame", bytes, max, limit: "max_frame_bytes" });
-        }
-        let unknown = || Refusal::UnknownAgent { to: ask.to.chars().take(80).collect() };
-        let to = AgentName::parse(&ask.to).filter(|to| self.knows(to)).ok_or_else(unknown)?;
-        if to == ask.from {
-            return Err(Refusal::SelfAsk);
-        }
-        let Some(conversation) = conversation else {
-            let given = if let Place::Named { given, .. } = &ask.conversation { given.chars().take(80).collect() } else { String::new() };
-            return Err(Refusal::UnknownConversation { given });
-        };
-        if !self.permissions.allows(&ask.from, &to) {
-            return Err(Refusal::NotAllowed { to });
-        }
-        if let Some(first) = self.first_with_key(ask) {
-            let same = *first.message == *ask.message && *first.to == *to.as_str();
-            return if same { Ok(Judged::Join(first.id)) } else { Err(Refusal::Conflict { first: first.id }) };
-        }
-        if ask.key.is_none() {
-            let twin = Twin { from: ask.from.clone(), to: to.clone(), conversation: (!begins).then_some(conversation), message: ask.message.clone() };
-            if let Some(first) = self.twins.get(&twin) {
-                return Ok(Judged::Join(*first));
-            }
-        }
-        self.loop_guard(&to, conversation, trail)?;
-        Ok(Judged::Begin(to))
-    }
-
-    fn first_with_key(&self, ask: &Ask) -> Option<Arc<Asked>> {
-        let key = ask.key.as_ref()?;
-        self.keys.get(&(ask.from.clone(), key.clone())).or(ask.kept.as_ref()).cloned()
-    }
-
-    fn loop_guard(&self, to: &AgentName, conversation: ConversationId, trail: &Trail) -> Result<(), Refusal> {
-        let path = || trail.path.iter().cloned().chain([to.clone()]).collect();
-        if trail.hops() >= self.limits.max_depth {
-            return Err(Refusal::LoopLimit { limit: "max_depth", max: self.limits.max_depth, path: path() });
-        }
-        let mut ancestor = trail.parent;
-        while let Some(open) = ancestor.and_then(|id| self.open.get(&id)) {
-            if open.to == *to && open.asked.conversation == conversation {
-                return Err(Refusal::WouldWaitForItself { conversation, path: path() });
-            }
-            ancestor = open.asked.trail.parent;
-        }
-        Ok(())
-    }
-
-    /// Where the question goes first: the line, the queue, or nowhere.
-    fn place(&self, now: Millis, to: &AgentName, when_offline: WhenOffline) -> Result<Phase, Refusal> {
-        let Some(agent) = self.registry.agents.get(to) else {
-            return Err(Refusal::UnknownAgent { to: to.to_string() });
-        };
-        let max = self.limits.max_waiting_per_agent;
-        if agent.waiting.len() >= max {
-            return Err(Refusal::LineFull { to: to.clone(), max: u32::try_from(max).unwrap_or(u32::MAX) });
-        }
-        let expected = agent.left.is_some_and(|left| !left.clean && now < left.at.plus(self.limits.reconnect_grace_ms));
-        match when_offline {
-            _ if agent.online() || expected => Ok(Phase::Waiting),
-            WhenOffline::Queue => Ok(Phase::Queued { expires: now.plus(self.limits.queue_ttl_ms) }),
-            WhenOffline::Fail => Err(Refusal::AgentOffline { to: to.clone(), since: agent.last_seen }),
-        }
-    }
-
-    /// The chain that an ask of `from` belongs to: that of the question it is answering in the same conversation, else
-    /// the longest among those it is answering.
-    fn trail_of(&self, from: &AgentName, conversation: Option<ConversationId>) -> Trail {
-        let answering = self.registry.agents.get(from).map(|a| a.awake.as_slice()).unwrap_or_default();
-        let parents = answering.iter().filter_map(|(id, c)| Some((Some(*c) == conversation, self.open.get(id)?)));
-        match parents.max_by_key(|(here, open)| (*here, open.asked.trail.hops())) {
-            None => Trail { parent: None, origin: from.clone(), path: [from.clone()].into() },
-            Some((_, parent)) => Trail {
-                parent: Some(parent.asked.id),
-                origin: parent.asked.trail.origin.clone(),
-                path: parent.asked.trail.path.iter().cloned().chain([from.clone()]).collect(),
-            },
-        }
-    }
-
-    fn admit(&mut self, asked: Arc<Asked>, to: AgentName, phase: Phase) {
-        let conversation = (!asked.begins).then_some(asked.conversation);
-        let twin = Twin { from: asked.from.clone(), to: to.clone(), conversation, message: asked.message.clone() };
-        self.twins.insert(twin.clone(), asked.id);
+    fn admit(&mut self, now: Millis, asked: Arc<Asked>, to: AgentName, phase: Phase) {
         let id = asked.id;
-        self.open.insert(id, Open { asked, to, phase, due: Millis(u64::MAX), twin });
+        if let Some(twin) = Twin::of(&asked, &to) {
+            self.twins.insert(twin, id);
+        }
+        self.open.insert(id, Open { asked, to, phase, begun: now, due: Millis(u64::MAX) });
         self.rearm(id);
     }
 
@@ -312,7 +228,7 @@ impl Relay {
         };
         let due = match open.phase {
             Phase::Queued { .. } => phase_end,
-            _ => phase_end.min(open.asked.at.plus(self.limits.max_exchange_ms)),
+            _ => phase_end.min(open.begun.plus(self.limits.max_exchange_ms)),
         };
         if let Some(open) = self.open.get_mut(&id) {
             self.deadlines.remove(&(open.due, id));
@@ -321,23 +237,40 @@ impl Relay {
         }
     }
 
-    /// Ends what has lasted too long.
+    /// Ends what has lasted too long; what was never sent and may be kept goes to the queue.
     pub fn tick(&mut self, now: Millis, out: &mut Vec<Effect>) {
         while let Some((due, id)) = self.deadlines.first().copied()
             && due <= now
         {
-            let Some(open) = self.open.get(&id) else {
+            let Some(open) = self.open.get_mut(&id) else {
                 self.deadlines.remove(&(due, id));
                 continue;
             };
-            let outcome = match &open.phase {
-                Phase::Queued { .. } => Outcome::Expired,
-                Phase::Waiting if self.registry.agents.get(&open.to).is_none_or(|a| !a.online()) => Outcome::AgentOffline,
-                Phase::Awake(Awake { on: None, .. }) => Outcome::AgentDisconnected,
-                Phase::Waiting | Phase::Awake(_) => Outcome::Timeout,
-            };
-            let text = explain(outcome, &open.to, None, self.limits.ask_timeout_ms);
+            let away = self.registry.agents.get(&open.to).is_none_or(|agent| !agent.online());
+            if open.phase == Phase::Waiting && away && open.asked.when_offline == WhenOffline::Queue {
+                let expires = now.plus(self.limits.queue_ttl_ms);
+                open.phase = Phase::Queued { expires };
+                out.push(Effect::Record(Fact::Queued { id, at: now, expires }));
+                self.rearm(id);
+                continue;
+            }
+            let Some(open) = self.open.get(&id) else { continue };
+            let (outcome, text) = self.overdue(open, away);
             self.end(now, id, outcome, text.into(), None, out);
+        }
+    }
+
+    /// How an exchange ends whose deadline has passed.
+    fn overdue(&self, open: &Open, away: bool) -> (Outcome, String) {
+        let Limits { ask_timeout_ms, max_exchange_ms, .. } = self.limits;
+        let explained = |outcome| (outcome, explain(outcome, &open.to, None, ask_timeout_ms));
+        match &open.phase {
+            Phase::Queued { .. } => explained(Outcome::Expired),
+            Phase::Waiting if away => explained(Outcome::AgentOffline),
+            Phase::Waiting => (Outcome::Timeout, never_reached(&open.to)),
+            Phase::Awake(Awake { on: None, .. }) => explained(Outcome::AgentDisconnected),
+            Phase::Awake(awake) if awake.heard.plus(ask_timeout_ms) > open.due => (Outcome::Timeout, took_too_long(&open.to, max_exchange_ms)),
+            Phase::Awake(_) => explained(Outcome::Timeout),
         }
     }
 
@@ -345,47 +278,41 @@ impl Relay {
     pub(super) fn end(&mut self, now: Millis, id: RequestId, outcome: Outcome, text: Arc<str>, call: Option<Arc<str>>, out: &mut Vec<Effect>) {
         let Some(open) = self.open.remove(&id) else { return };
         self.deadlines.remove(&(open.due, id));
-        self.twins.remove(&open.twin);
+        if let Some(twin) = Twin::of(&open.asked, &open.to) {
+            self.twins.remove(&twin);
+        }
         if let Some(agent) = self.registry.agents.get_mut(&open.to) {
             agent.forget(id);
         }
         let end = Arc::new(End { outcome, text, at: now, call: call.clone() });
         out.push(Effect::Record(Fact::Ended { id, end: end.clone() }));
         if let Phase::Awake(Awake { on: Some(connection), .. }) = open.phase
-            && outcome != Outcome::Answered
+            && outcome == Outcome::Cancelled
             && self.understands(&open.to, connection, |f| f.cancelled)
         {
             out.push(Effect::Cancel { connection, id });
         }
         let asked = open.asked;
-        self.remember(Recent { asked: asked.clone(), answered: outcome == Outcome::Answered, call });
+        self.remember(Past { asked: asked.clone(), answered: outcome == Outcome::Answered, late: false, call });
         out.push(Effect::Finish { asked, end });
         self.advance(now, &open.to, out);
     }
 
-    pub(super) fn remember(&mut self, recent: Recent) {
-        let id = recent.asked.id;
-        if self.recent.insert(id, recent).is_none() {
+    pub(super) fn remember(&mut self, past: Past) {
+        let (id, bytes) = (past.asked.id, past.asked.message.len());
+        if self.recent.insert(id, past).is_none() {
             self.recent_order.push_back(id);
+            self.recent_bytes += bytes;
         }
-        while self.recent_order.len() > RECENT {
-            let gone = self.recent_order.pop_front().and_then(|id| self.recent.remove(&id));
-            if let Some(Recent { asked, .. }) = gone
-                && let Some(key) = &asked.key
+        while self.recent_order.len() > RECENT || self.recent_bytes > RECENT_BYTES {
+            let Some(Past { asked, .. }) = self.recent_order.pop_front().and_then(|id| self.recent.remove(&id)) else { return };
+            self.recent_bytes -= asked.message.len();
+            if let Some(key) = &asked.key
+                && let Entry::Occupied(entry) = self.keys.entry((asked.from.clone(), key.clone()))
+                && entry.get().id == asked.id
             {
-                self.keys.remove(&(asked.from.clone(), key.clone()));
+                entry.remove();
             }
         }
     }
-}
-
-enum Judged {
-    Begin(AgentName),
-    Join(RequestId),
-}
-
-fn refuse(now: Millis, asked: Arc<Asked>, refusal: Refusal, out: &mut Vec<Effect>) -> Verdict {
-    let end = End { outcome: refusal.outcome(), text: refusal.to_string().into(), at: now, call: None };
-    out.push(Effect::Record(Fact::Refused(asked, Arc::new(end))));
-    Verdict::Refused(refusal)
 }

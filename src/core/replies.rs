@@ -4,16 +4,16 @@
 use std::sync::Arc;
 
 use super::effect::{Effect, Fact};
-use super::exchange::{Asked, Awake, Late, Phase};
+use super::exchange::{Awake, Late, Past, Phase};
 use super::ids::{AgentName, ConnectionId, Millis, RequestId};
 use super::outcome::{Outcome, Refusal, explain};
-use super::relay::{Recent, Relay};
+use super::relay::Relay;
 
 /// What a bot hands in as the end of its turn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
     Answer(Arc<str>),
-    /// The turn ended without an answer; why, in a sentence.
+    /// The turn ended without an answer; why, in a sentence, or blank.
     Failure(Arc<str>),
 }
 
@@ -25,7 +25,11 @@ pub enum Replied {
     TakenLate,
     AlreadyAnswered,
     Empty,
-    TooLarge { bytes: usize, max: usize, limit: &'static str },
+    TooLarge {
+        bytes: usize,
+        max: usize,
+        limit: &'static str,
+    },
     /// Not among the open and the recent ones: history decides, through `late`.
     AskHistory,
     /// No such request for this agent.
@@ -40,7 +44,7 @@ impl Relay {
         let Some(open) = self.open.get(&id) else {
             return match self.recent.get(&id).cloned() {
                 None => Replied::AskHistory,
-                Some(recent) => self.late(now, from, recent.asked, recent.answered, recent.call, reply, call, out),
+                Some(past) => self.late(now, from, past, reply, call, out),
             };
         };
         if open.to != *from {
@@ -49,7 +53,8 @@ impl Relay {
         match reply {
             Reply::Answer(text) => self.end(now, id, Outcome::Answered, text, call, out),
             Reply::Failure(detail) => {
-                let text = explain(Outcome::Failed, from, Some(&detail), 0);
+                let detail = Some(detail.trim()).filter(|detail| !detail.is_empty());
+                let text = explain(Outcome::Failed, from, detail, 0);
                 self.end(now, id, Outcome::Failed, text.into(), call, out);
             }
         }
@@ -59,7 +64,7 @@ impl Relay {
     fn check_text(&self, reply: &Reply) -> Option<Replied> {
         let (Reply::Answer(text) | Reply::Failure(text)) = reply;
         let (bytes, max) = (text.len(), self.limits.max_answer_bytes);
-        if text.trim().is_empty() {
+        if matches!(reply, Reply::Answer(_)) && text.trim().is_empty() {
             return Some(Replied::Empty);
         }
         if bytes > max {
@@ -69,34 +74,21 @@ impl Relay {
         Some(Replied::TooLarge { bytes: framed, max: self.limits.max_frame_bytes, limit: "max_frame_bytes" })
     }
 
-    /// A reply to an exchange that ended as `asked`, `answered` and `earlier` (the call that carried the answer) say.
-    #[allow(clippy::too_many_arguments)]
-    pub fn late(
-        &mut self,
-        now: Millis,
-        from: &AgentName,
-        asked: Arc<Asked>,
-        answered: bool,
-        earlier: Option<Arc<str>>,
-        reply: Reply,
-        call: Option<Arc<str>>,
-        out: &mut Vec<Effect>,
-    ) -> Replied {
+    /// A reply to an exchange that ended, `past` being what history has of it.
+    pub fn late(&mut self, now: Millis, from: &AgentName, past: Past, reply: Reply, call: Option<Arc<str>>, out: &mut Vec<Effect>) -> Replied {
         // Between the look into history and now the same late reply may have been taken.
-        let (answered, earlier) = self.recent.get(&asked.id).map_or((answered, earlier), |r| (r.answered, r.call.clone()));
-        if *asked.to != *from.as_str() {
+        let past = self.recent.get(&past.asked.id).cloned().unwrap_or(past);
+        if *past.asked.to != *from.as_str() {
             return Replied::Unknown;
         }
-        if call.is_some() && call == earlier {
-            return Replied::Taken;
+        if call.is_some() && call == past.call {
+            return if past.late { Replied::TakenLate } else { Replied::Taken };
         }
-        let Reply::Answer(answer) = reply else { return Replied::AlreadyAnswered };
-        if answered {
-            return Replied::AlreadyAnswered;
-        }
+        let (Reply::Answer(answer), false) = (reply, past.answered || past.late) else { return Replied::AlreadyAnswered };
         let late = Arc::new(Late { answer, at: now, call: call.clone() });
+        let asked = past.asked.clone();
         out.push(Effect::Record(Fact::Late { id: asked.id, late: late.clone() }));
-        self.remember(Recent { asked: asked.clone(), answered: true, call });
+        self.remember(Past { late: true, call, ..past });
         let asker = self.registry.agents.get(&asked.from).and_then(|a| a.newest());
         if let Some(link) = asker.filter(|link| link.hello.features.answer) {
             out.push(Effect::LateAnswer { connection: link.id, asked, late });
@@ -104,26 +96,18 @@ impl Relay {
         Replied::TakenLate
     }
 
-    /// The asked bot is at work: the whole quiet limit begins anew.
-    pub fn heartbeat(&mut self, now: Millis, from: &AgentName, id: RequestId) -> bool {
-        let Some(open) = self.open.get_mut(&id).filter(|open| open.to == *from) else { return false };
-        let Phase::Awake(awake) = &mut open.phase else { return false };
-        awake.heard = now;
-        self.rearm(id);
-        true
-    }
-
-    /// The process behind this connection has the question: it is not to be woken for it again.
-    pub fn received(&mut self, now: Millis, connection: ConnectionId, id: RequestId, out: &mut Vec<Effect>) -> bool {
+    /// The process behind this connection said that it has the question (`received`) or is at work on it (`heartbeat`):
+    /// the whole quiet limit begins anew, the question is this connection's from now on, and the process is not to be woken
+    /// for it again.
+    pub fn heard(&mut self, now: Millis, connection: ConnectionId, id: RequestId, out: &mut Vec<Effect>) -> bool {
         let Some((name, agent)) = self.registry.owner_mut(connection) else { return false };
         let instance = agent.link_mut(connection).and_then(|l| l.hello.instance.clone());
         let Some(open) = self.open.get_mut(&id).filter(|open| open.to == name) else { return false };
         let Phase::Awake(awake) = &mut open.phase else { return false };
         awake.heard = now;
-        if let Some(instance) = instance
-            && awake.holder.as_ref() != Some(&instance)
-        {
-            awake.holder = Some(instance.clone());
+        awake.on = Some(connection);
+        if let Some(instance) = instance.filter(|instance| !awake.holders.contains(instance)) {
+            awake.holders.push(instance.clone());
             out.push(Effect::Record(Fact::Received { id, instance, attempt: awake.attempt }));
         }
         self.rearm(id);

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::Engine;
 use super::waiters::{Ended, Waiting};
-use crate::core::effect::{Ask, Place, WhenOffline};
-use crate::core::exchange::{Asked, Phase, Record};
+use crate::core::effect::{Ask, Place};
+use crate::core::exchange::{Asked, Phase, Record, WhenOffline};
 use crate::core::ids::{AgentName, ConversationId, Millis, RequestId};
 use crate::core::outcome::Refusal;
 use crate::core::relay::Verdict;
@@ -31,9 +31,23 @@ pub struct AskRequest {
 pub enum AskReport {
     Ended(Ended),
     /// The call waited as long as it may; the exchange goes on.
-    StillWorking { id: RequestId, conversation: ConversationId, to: Arc<str> },
-    Queued { id: RequestId, conversation: ConversationId, to: Arc<str>, position: usize, expires: Millis },
-    Refused { id: RequestId, refusal: Refusal, recorded: bool },
+    StillWorking {
+        id: RequestId,
+        conversation: ConversationId,
+        to: Arc<str>,
+    },
+    Queued {
+        id: RequestId,
+        conversation: ConversationId,
+        to: Arc<str>,
+        position: usize,
+        expires: Millis,
+    },
+    Refused {
+        id: RequestId,
+        refusal: Refusal,
+        recorded: bool,
+    },
 }
 
 /// What a caller of `get_answer` is told.
@@ -45,7 +59,10 @@ pub enum AnswerReport {
     Ended(Ended),
     Recorded(Record),
     StillWorking(Arc<Asked>),
-    Queued { asked: Arc<Asked>, expires: Millis },
+    Queued {
+        asked: Arc<Asked>,
+        expires: Millis,
+    },
 }
 
 impl Engine {
@@ -110,7 +127,6 @@ impl Engine {
         } else {
             (None, None)
         };
-        let since = Millis(self.now().0.saturating_sub(KEY_LIFE_MS));
         let conversation = match named {
             None => Place::New(fresh),
             Some(given) => Place::Named { given: given.into(), found: beginning.and_then(|b| members(&b)), fresh },
@@ -123,7 +139,7 @@ impl Engine {
             conversation,
             when_offline: request.when_offline,
             key,
-            kept: kept.filter(|asked| asked.at > since),
+            kept,
             traceparent: request.traceparent.map(Into::into),
         })
     }
@@ -183,9 +199,6 @@ impl Engine {
         }
     }
 }
-
-/// How long a request_key stands for its first question.
-const KEY_LIFE_MS: u64 = 24 * 3_600_000;
 
 fn members(beginning: &Asked) -> Option<(ConversationId, AgentName, AgentName)> {
     Some((beginning.conversation, beginning.from.clone(), AgentName::parse(&beginning.to)?))

@@ -59,17 +59,14 @@ impl Connection {
         Ok(())
     }
 
-    pub async fn received(&self, id: RequestId) -> Result<(), StoreError> {
+    /// The bot has the question, or is at work on it.
+    pub async fn heard_of(&self, id: RequestId) -> Result<(), StoreError> {
         let permit = self.engine.store.reserve().await?;
         let mut out = Vec::new();
         let mut relay = self.engine.relay();
-        relay.received(self.engine.now(), self.id, id, &mut out);
+        relay.heard(self.engine.now(), self.id, id, &mut out);
         drop(self.engine.carry(permit, out));
         Ok(())
-    }
-
-    pub fn heartbeat(&self, id: RequestId) {
-        self.engine.relay().heartbeat(self.engine.now(), &self.name, id);
     }
 
     /// The bot closed with a goodbye.

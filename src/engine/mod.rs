@@ -147,14 +147,14 @@ impl Engine {
         }
         // A foreign request takes the same way as an unknown one, so that the time tells nothing.
         let Some(record) = self.read(move |store| store.record(id)).await? else { return Ok(Replied::Unknown) };
+        let Some(past) = record.past() else { return Ok(Replied::Unknown) };
         let permit = self.store.reserve().await?;
-        let (answered, earlier) = answered_by(&record);
         let mut out = Vec::new();
         let (replied, done) = {
             let mut relay = self.relay();
             let replied = match first {
                 Replied::Unknown => Replied::Unknown,
-                _ => relay.late(self.now(), from, record.asked, answered, earlier, reply, call, &mut out),
+                _ => relay.late(self.now(), from, past, reply, call, &mut out),
             };
             (replied, self.carry(permit, out))
         };
@@ -213,15 +213,6 @@ impl Engine {
             let _ = told.send(written);
         });
         done
-    }
-}
-
-fn answered_by(record: &Record) -> (bool, Option<Arc<str>>) {
-    use crate::core::outcome::Outcome;
-    match (&record.late, &record.end) {
-        (Some(late), _) => (true, late.call.clone()),
-        (None, Some(end)) => (end.outcome == Outcome::Answered, end.call.clone()),
-        (None, None) => (false, None),
     }
 }
 

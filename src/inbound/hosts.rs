@@ -28,7 +28,8 @@ pub(super) fn check(config: &Config, uri: &Uri, headers: &HeaderMap) -> Option<R
 fn allowed(config: &Config, host: &str) -> bool {
     let loopback = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
     let listed = || config.allowed_hosts.iter().any(|h| h == "*" || host_only(h).eq_ignore_ascii_case(host));
-    let public = || config.public_url.as_deref().and_then(|u| u.split_once("://")).is_some_and(|(_, rest)| host_only(rest).eq_ignore_ascii_case(host));
+    let public =
+        || config.public_url.as_deref().and_then(|u| u.split_once("://")).is_some_and(|(_, rest)| host_only(rest).eq_ignore_ascii_case(host));
     loopback || listed() || public()
 }
 

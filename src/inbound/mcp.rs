@@ -30,7 +30,8 @@ const MAX_BODY: usize = 4 << 20;
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// A comment on the stream this often keeps proxies and clients from giving up.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-const INSTRUCTIONS: &str = "Other agents can be asked for what they know or can do. list_agents shows them, ask_agent asks one and waits for the answer.";
+const INSTRUCTIONS: &str =
+    "Other agents can be asked for what they know or can do. list_agents shows them, ask_agent asks one and waits for the answer.";
 
 #[derive(Clone)]
 pub(super) struct Mcp {

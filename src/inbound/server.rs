@@ -89,7 +89,12 @@ fn connection(tcp: TcpStream, router: Router, graceful: &GracefulShutdown, place
         }
         let mut builder = Builder::new(TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER).max_buf_size(MAX_HEAD);
-        builder.http2().timer(TokioTimer::new()).max_concurrent_streams(64).keep_alive_interval(Duration::from_secs(20)).max_header_list_size(MAX_HEAD as u32);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(64)
+            .keep_alive_interval(Duration::from_secs(20))
+            .max_header_list_size(MAX_HEAD as u32);
         let service = PerConnection { router, place };
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(tcp), service).into_owned();
         if let Err(e) = watcher.watch(connection).await {

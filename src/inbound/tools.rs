@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::core::effect::WhenOffline;
-use crate::core::exchange::Record;
+use crate::core::exchange::{Record, WhenOffline};
 use crate::core::ids::{AgentName, RequestId};
 use crate::core::replies::Reply;
 use crate::engine::{AnswerReport, AskReport, AskRequest, Engine};
@@ -24,7 +23,13 @@ pub(super) struct Context {
 }
 
 /// Runs one call for `caller`. The result is JSON; misuse is the caller's fault and no result.
-pub(super) async fn call(engine: &Arc<Engine>, caller: &AgentName, tool: &str, arguments: Map<String, Value>, context: Context) -> Result<String, Misuse> {
+pub(super) async fn call(
+    engine: &Arc<Engine>,
+    caller: &AgentName,
+    tool: &str,
+    arguments: Map<String, Value>,
+    context: Context,
+) -> Result<String, Misuse> {
     let call = parse(tool, arguments)?;
     if matches!(call, Call::ListAgents) {
         return Ok(json(&results::agents(&engine.present(Some(caller)))));
@@ -78,7 +83,7 @@ fn fetched(report: AnswerReport) -> Report {
     match report {
         AnswerReport::Unknown => results::unknown_request(),
         AnswerReport::Ended(ended) => results::ended(&ended.asked, &ended.end, None, ended.recorded),
-        AnswerReport::Recorded(Record { asked, end: Some(end), late }) => results::ended(&asked, &end, late.as_deref(), true),
+        AnswerReport::Recorded(Record { asked, end: Some(end), late, .. }) => results::ended(&asked, &end, late.as_deref(), true),
         AnswerReport::StillWorking(asked) | AnswerReport::Recorded(Record { asked, .. }) => {
             results::still_working(asked.id, asked.conversation, &asked.to)
         }

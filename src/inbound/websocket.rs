@@ -167,19 +167,18 @@ impl Session {
     }
 
     async fn obey(&mut self, frame: FromBot) -> Result<(), End> {
-        let hello = if let FromBot::Hello(hello) = &frame { Some(hello.clone()) } else { None };
-        if !self.introduced || hello.is_some() {
-            self.restarting |= hello.as_ref().is_some_and(|h| h.features.restarting);
-            self.introduce(hello).await?;
-        }
         match frame {
-            FromBot::Heartbeat(id) => self.connection.heartbeat(id),
-            FromBot::Received(id) => self.connection.received(id).await.map_err(|_| None)?,
-            FromBot::Call { id, tool, arguments } => return self.call(id, tool, arguments).await,
-            FromBot::BadCall { id, why } => return self.send_result(&id, &misuse(why.to_owned())).await,
-            FromBot::Hello(_) | FromBot::Ignored => {}
+            FromBot::Hello(hello) => {
+                self.restarting = hello.features.restarting;
+                return self.introduce(Some(hello)).await;
+            }
+            // Before the introduction: what a bot says that it has is not sent to it again.
+            FromBot::Heartbeat(id) | FromBot::Received(id) => self.connection.heard_of(id).await.map_err(|_| None)?,
+            FromBot::Call { id, tool, arguments } => self.call(id, tool, arguments).await?,
+            FromBot::BadCall { id, why } => self.send_result(&id, &misuse(why.to_owned())).await?,
+            FromBot::Ignored => {}
         }
-        Ok(())
+        if self.introduced { Ok(()) } else { self.introduce(None).await }
     }
 
     async fn introduce(&mut self, hello: Option<crate::core::registry::Hello>) -> Result<(), End> {

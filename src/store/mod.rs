@@ -109,10 +109,7 @@ impl Store {
         });
         let (sender, receiver) = mpsc::channel();
         let writer = writer::Writer::new(dir.to_owned(), opened, shared.clone());
-        let thread = std::thread::Builder::new()
-            .name("store".into())
-            .spawn(move || writer.run(&receiver))
-            .map_err(StoreError::Thread)?;
+        let thread = std::thread::Builder::new().name("store".into()).spawn(move || writer.run(&receiver)).map_err(StoreError::Thread)?;
         Ok(Self { sender, places: Arc::new(Semaphore::new(QUEUE)), shared, thread: Mutex::new(Some(thread)) })
     }
 

@@ -88,7 +88,7 @@ impl Store {
         Ok(self.read()?.open_table(EXCHANGES)?.len()?)
     }
 
-    /// The exchanges that had not ended, oldest first.
+    /// The exchanges that had not ended, in the order of the log.
     pub fn open_exchanges(&self) -> Result<Vec<Restored>, StoreError> {
         let read = self.read()?;
         let (exchanges, log) = (read.open_table(EXCHANGES)?, read.open_table(LOG)?);
@@ -97,14 +97,14 @@ impl Store {
             let (id, stored) = row?;
             let stored = StoredOpen::decode(stored.value())?;
             if let Some(positions) = exchanges.get(id.value())?.map(|p| p.value()) {
-                restored.push(Restored {
-                    asked: load(&log, positions)?.asked,
-                    queued_until: stored.queued_until.map(Millis),
-                    held: stored.held.map(|(instance, attempt)| (instance.into(), attempt)),
-                });
+                let asked = load(&log, positions)?.asked;
+                let queued = stored.queued.map(|(at, expires)| (Millis(at), Millis(expires)));
+                let holders = stored.holders.into_iter().map(Arc::from).collect();
+                restored.push((positions.0, Restored { asked, queued, holders, attempt: stored.attempt }));
             }
         }
-        Ok(restored)
+        restored.sort_by_key(|(seq, _)| *seq);
+        Ok(restored.into_iter().map(|(_, one)| one).collect())
     }
 
     /// When each agent was last seen, and whether it was connected when the relay ended.
@@ -130,12 +130,11 @@ impl Store {
 }
 
 fn load(log: &impl ReadableTable<u64, &'static [u8]>, (asked, ended, late): (u64, u64, u64)) -> Result<Record, StoreError> {
-    let fact = |seq: u64| -> Result<Option<Fact>, StoreError> {
-        if seq == 0 { Ok(None) } else { log.get(seq)?.map(|b| decode(b.value())).transpose() }
-    };
-    let (asked, mut end) = match fact(asked)? {
-        Some(Fact::Asked(asked)) => (asked, None),
-        Some(Fact::Refused(asked, end)) => (asked, Some(end)),
+    let fact =
+        |seq: u64| -> Result<Option<Fact>, StoreError> { if seq == 0 { Ok(None) } else { log.get(seq)?.map(|b| decode(b.value())).transpose() } };
+    let (asked, mut end, refused) = match fact(asked)? {
+        Some(Fact::Asked(asked)) => (asked, None, false),
+        Some(Fact::Refused(asked, end)) => (asked, Some(end), true),
         _ => return Err(StoreError::Record(format!("position {asked} of the log holds no question"))),
     };
     if let Some(Fact::Ended { end: ended, .. }) = fact(ended)? {
@@ -145,5 +144,5 @@ fn load(log: &impl ReadableTable<u64, &'static [u8]>, (asked, ended, late): (u64
         Some(Fact::Late { late, .. }) => Some(late),
         _ => None,
     };
-    Ok(Record { asked, end, late })
+    Ok(Record { asked, end, late, refused })
 }

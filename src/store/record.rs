@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::StoreError;
 use crate::core::effect::Fact;
-use crate::core::exchange::{Asked, End, Late, Trail};
+use crate::core::exchange::{Asked, End, Late, Trail, WhenOffline};
 use crate::core::ids::{AgentName, ConversationId, Millis, RequestId};
 use crate::core::outcome::Outcome;
 
@@ -17,7 +17,7 @@ use crate::core::outcome::Outcome;
 enum StoredFact {
     Asked(StoredAsked),
     Refused { asked: StoredAsked, end: StoredEnd },
-    Queued { id: String, expires: u64 },
+    Queued { id: String, at: u64, expires: u64 },
     Received { id: String, instance: Arc<str>, attempt: u32 },
     Ended { id: String, end: StoredEnd },
     Late { id: String, late: StoredLate },
@@ -33,6 +33,9 @@ struct StoredAsked {
     to: Arc<str>,
     message: Arc<str>,
     at: u64,
+    /// To be kept for an absent agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    queue: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<String>,
     /// The chain of askers; absent when it is just `from`.
@@ -88,13 +91,12 @@ pub(super) fn encode(fact: &Fact) -> Result<Vec<u8>, StoreError> {
     let stored = match fact {
         Fact::Asked(asked) => StoredFact::Asked(store_asked(asked)),
         Fact::Refused(asked, end) => StoredFact::Refused { asked: store_asked(asked), end: store_end(end) },
-        Fact::Queued { id, expires } => StoredFact::Queued { id: id.to_string(), expires: expires.0 },
+        Fact::Queued { id, at, expires } => StoredFact::Queued { id: id.to_string(), at: at.0, expires: expires.0 },
         Fact::Received { id, instance, attempt } => StoredFact::Received { id: id.to_string(), instance: instance.clone(), attempt: *attempt },
         Fact::Ended { id, end } => StoredFact::Ended { id: id.to_string(), end: store_end(end) },
-        Fact::Late { id, late } => StoredFact::Late {
-            id: id.to_string(),
-            late: StoredLate { answer: late.answer.clone(), at: late.at.0, call: late.call.clone() },
-        },
+        Fact::Late { id, late } => {
+            StoredFact::Late { id: id.to_string(), late: StoredLate { answer: late.answer.clone(), at: late.at.0, call: late.call.clone() } }
+        }
         Fact::Presence { agent, at, online } => StoredFact::Presence { agent: agent.as_str().into(), at: at.0, online: *online },
     };
     serde_json::to_vec(&stored).map_err(bad)
@@ -105,7 +107,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Fact, StoreError> {
     Ok(match stored {
         StoredFact::Asked(asked) => Fact::Asked(Arc::new(load_asked(asked)?)),
         StoredFact::Refused { asked, end } => Fact::Refused(Arc::new(load_asked(asked)?), Arc::new(load_end(end)?)),
-        StoredFact::Queued { id, expires } => Fact::Queued { id: request(&id)?, expires: Millis(expires) },
+        StoredFact::Queued { id, at, expires } => Fact::Queued { id: request(&id)?, at: Millis(at), expires: Millis(expires) },
         StoredFact::Received { id, instance, attempt } => Fact::Received { id: request(&id)?, instance, attempt },
         StoredFact::Ended { id, end } => Fact::Ended { id: request(&id)?, end: Arc::new(load_end(end)?) },
         StoredFact::Late { id, late } => {
@@ -126,6 +128,7 @@ fn store_asked(asked: &Asked) -> StoredAsked {
         to: asked.to.clone(),
         message: asked.message.clone(),
         at: asked.at.0,
+        queue: asked.when_offline == WhenOffline::Queue,
         parent: asked.trail.parent.map(|p| p.to_string()),
         path: if path.len() > 1 { path.iter().map(AgentName::to_string).collect() } else { Vec::new() },
         key: asked.key.clone(),
@@ -148,6 +151,7 @@ fn load_asked(stored: StoredAsked) -> Result<Asked, StoreError> {
         to: stored.to,
         message: stored.message,
         at: Millis(stored.at),
+        when_offline: if stored.queue { WhenOffline::Queue } else { WhenOffline::Fail },
         trail: Trail { parent: stored.parent.as_deref().map(request).transpose()?, origin, path: path.into() },
         key: stored.key,
         traceparent: stored.traceparent,

@@ -31,10 +31,14 @@ pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("me
 /// What a restart must know of an open exchange beyond its question.
 #[derive(Serialize, Deserialize, Default, Debug)]
 pub(super) struct StoredOpen {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub queued_until: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub held: Option<(String, u32)>,
+    /// Since when and until when it waits for an absent agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued: Option<(u64, u64)>,
+    /// The processes that have received it, and at which attempt the last of them did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<String>,
+    #[serde(default)]
+    pub attempt: u32,
 }
 
 impl StoredOpen {
@@ -104,9 +108,12 @@ pub(super) fn apply<'a>(write: &WriteTransaction, mut after: Seq, rows: impl Ite
                 open.remove(id.as_u128())?;
             }
             Fact::Late { id, .. } => set_position(&mut exchanges, *id, |p| p.2 = seq)?,
-            Fact::Queued { id, expires } => change_open(&mut open, *id, |o| o.queued_until = Some(expires.0))?,
+            Fact::Queued { id, at, expires } => change_open(&mut open, *id, |o| o.queued = Some((at.0, expires.0)))?,
             Fact::Received { id, instance, attempt } => {
-                change_open(&mut open, *id, |o| o.held = Some((instance.to_string(), *attempt)))?;
+                change_open(&mut open, *id, |o| {
+                    o.holders.push(instance.to_string());
+                    o.attempt = *attempt;
+                })?;
             }
             Fact::Presence { agent, at, online } => {
                 write.open_table(PRESENCE)?.insert(agent.as_str(), (at.0, *online))?;

@@ -6,12 +6,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Command {
-    AgentAdd { name: String },
-    AgentRotate { name: String },
-    AgentRevoke { name: String },
+    AgentAdd {
+        name: String,
+    },
+    AgentRotate {
+        name: String,
+    },
+    AgentRevoke {
+        name: String,
+    },
     AgentList,
     /// A token for that agent that lives as long as the relay does: for `ask` and `listen` on the relay's own machine.
-    Lend { name: String },
+    Lend {
+        name: String,
+    },
 }
 
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]

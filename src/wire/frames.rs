@@ -21,9 +21,16 @@ pub enum FromBot {
     Received(RequestId),
     Hello(Hello),
     /// A tool call: the bot's id for it, the tool and its arguments.
-    Call { id: Arc<str>, tool: String, arguments: Map<String, Value> },
+    Call {
+        id: Arc<str>,
+        tool: String,
+        arguments: Map<String, Value>,
+    },
     /// A call without a usable id or tool: answered, because the bot waits.
-    BadCall { id: Value, why: &'static str },
+    BadCall {
+        id: Value,
+        why: &'static str,
+    },
     Ignored,
 }
 
@@ -179,6 +186,7 @@ mod tests {
             to: "bob".into(),
             message: "hi \"bob\"".into(),
             at: Millis(0),
+            when_offline: crate::core::exchange::WhenOffline::Fail,
             trail: Trail { parent: None, origin: from.clone(), path: [from].into() },
             key: None,
             traceparent: None,
@@ -209,7 +217,7 @@ mod tests {
 
     #[test]
     fn no_frame_makes_the_parser_panic() {
-        proptest::proptest!(|(text in "\\PC{0,300}")| { parse(&text); });
+        proptest::proptest!(|(text in "\\PC{0,300}")| { let _ = parse(&text); });
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         assert_eq!(parse(&deep), FromBot::Ignored);
     }

@@ -6,12 +6,28 @@ use serde_json::{Map, Value, json};
 /// Arguments of a call, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Call {
-    AskAgent { to: String, message: String, conversation_id: Option<String>, queue: bool, request_key: Option<String> },
-    Reply { request_id: String, answer: String },
+    AskAgent {
+        to: String,
+        message: String,
+        conversation_id: Option<String>,
+        queue: bool,
+        request_key: Option<String>,
+    },
+    Reply {
+        request_id: String,
+        answer: String,
+    },
     /// A turn that ended without an answer; what adapters send in place of one.
-    Fail { request_id: String, error: String, detail: Option<String> },
+    Fail {
+        request_id: String,
+        error: String,
+        detail: Option<String>,
+    },
     ListAgents,
-    GetAnswer { request_id: String, wait_seconds: u64 },
+    GetAnswer {
+        request_id: String,
+        wait_seconds: u64,
+    },
 }
 
 /// A call that is no use of the tools: the caller's fault, said in a sentence.
@@ -157,7 +173,9 @@ impl Arguments {
     fn number(&mut self, key: &str) -> Result<Option<u64>, Misuse> {
         match self.0.remove(key) {
             None | Some(Value::Null) => Ok(None),
-            Some(Value::Number(n)) if n.as_f64().is_some_and(|f| f >= 0.0) => Ok(Some(n.as_u64().unwrap_or_else(|| n.as_f64().map_or(0, |f| f as u64)))),
+            Some(Value::Number(n)) if n.as_f64().is_some_and(|f| f >= 0.0) => {
+                Ok(Some(n.as_u64().unwrap_or_else(|| n.as_f64().map_or(0, |f| f as u64))))
+            }
             Some(other) => Err(Misuse::Arguments(format!("{key}: a number of at least 0 is expected, not {}", kind(&other)))),
         }
     }
@@ -202,7 +220,10 @@ mod tests {
         assert_eq!(misuse("ask_agent", json!({"to": "bob"})), "message: is missing");
         assert_eq!(misuse("ask_agent", json!({"to": 5, "message": "m"})), "to: a text is expected, not this number");
         assert_eq!(misuse("ask_agent", json!({"to": "b", "message": "m", "conversation": "c"})), "conversation: ask_agent has no such argument");
-        assert_eq!(misuse("get_answer", json!({"request_id": "r", "wait_seconds": -1})), "wait_seconds: a number of at least 0 is expected, not this number");
+        assert_eq!(
+            misuse("get_answer", json!({"request_id": "r", "wait_seconds": -1})),
+            "wait_seconds: a number of at least 0 is expected, not this number"
+        );
         assert!(misuse("dance", json!({})).contains("\"dance\""));
     }
 

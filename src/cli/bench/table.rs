@@ -1,0 +1,108 @@
+//! The report as a table for people.
+//!
+//! Owns columns, units and words; computes nothing.
+
+use super::idle::{IdleBots, Start};
+use super::load::Figures;
+use super::proc::Machine;
+use super::report::{Beside, Lists, Ratios, Report, Settings};
+use std::fmt::Write as _;
+
+const HEAD: &str = "  at once  server              per second   p50 ms   p90 ms   p99 ms   max ms  CPU ms each   RSS MB\n";
+
+impl Report {
+    pub(super) fn table(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.write(&mut text);
+        text.trim_end().to_owned()
+    }
+
+    fn write(&self, out: &mut String) -> std::fmt::Result {
+        machine(out, &self.machine)?;
+        self.asks(out)?;
+        if let Some(lists) = &self.list_agents {
+            let Lists { connections, agents, .. } = lists;
+            writeln!(out, "\nlist_agents: {agents} agents, {connections} connections")?;
+            out.push_str(HEAD);
+            figures(out, *connections, &lists.median)?;
+            compared(out, "relay/floor", &lists.relay_to_floor)?;
+        }
+        if let Some(bots) = &self.idle_bots {
+            idle_bots(out, bots)?;
+        }
+        if let Some(start) = &self.start {
+            starts(out, start)?;
+        }
+        Ok(())
+    }
+
+    fn asks(&self, out: &mut String) -> std::fmt::Result {
+        if self.asks.is_empty() {
+            return Ok(());
+        }
+        let Settings { message_bytes, reply, rounds, window_seconds } = &self.settings;
+        write!(out, "\nAsks: {message_bytes} bytes each way, bots answer by {reply}, ")?;
+        writeln!(out, "median of {rounds} rounds of {window_seconds} s")?;
+        out.push_str(HEAD);
+        for (n, level) in self.asks.iter().enumerate() {
+            if n > 0 {
+                out.push('\n');
+            }
+            figures(out, level.askers, &level.median)?;
+            compared(out, "relay/durable floor", &level.relay_to_durable_floor)?;
+        }
+        Ok(())
+    }
+}
+
+fn machine(out: &mut String, machine: &Machine) -> std::fmt::Result {
+    let Machine { system, cores, processor, memory_mb, load, sync_ms } = machine;
+    let processor = processor.as_deref().unwrap_or("unknown processor");
+    write!(out, "{cores} cores ({processor})")?;
+    if let Some(mb) = memory_mb {
+        write!(out, ", {:.1} GB", *mb as f64 / 1e3)?;
+    }
+    writeln!(out, ", {system}, load {} before", load.as_deref().unwrap_or("?"))?;
+    write!(out, "one append + fdatasync alone: {sync_ms:.2} ms; ")?;
+    writeln!(out, "callers share the cores with what they call")
+}
+
+fn idle_bots(out: &mut String, bots: &Beside<IdleBots>) -> std::fmt::Result {
+    writeln!(out, "\nIdle bots                      connected in s   RSS MB   kB a bot")?;
+    for (name, one) in bots.named() {
+        let IdleBots { bots, connect_seconds, rss_mb, kb_per_bot } = one;
+        write!(out, "{bots:>9}  {name:<19} {connect_seconds:>14.2} ")?;
+        writeln!(out, "{} {}", cell(*rss_mb, 8, 1), cell(*kb_per_bot, 10, 1))?;
+    }
+    Ok(())
+}
+
+fn starts(out: &mut String, start: &Beside<Start>) -> std::fmt::Result {
+    writeln!(out, "\nStart over empty files         ready after ms   RSS MB at rest")?;
+    for (name, Start { ready_ms, idle_rss_mb }) in start.named() {
+        writeln!(out, "           {name:<19} {ready_ms:>14.1} {}", cell(*idle_rss_mb, 16, 1))?;
+    }
+    Ok(())
+}
+
+fn figures(out: &mut String, at_once: usize, servers: &Beside<Figures>) -> std::fmt::Result {
+    for (name, one) in servers.named() {
+        let Figures { per_second, p50_ms, p90_ms, p99_ms, max_ms, .. } = one;
+        write!(out, "{at_once:>9}  {name:<19} {per_second:>10.0} {p50_ms:>8.2} {p90_ms:>8.2} {p99_ms:>8.2} {max_ms:>8.1}")?;
+        writeln!(out, " {} {}", cell(one.server_cpu_ms_per_call, 12, 4), cell(one.server_rss_mb, 8, 1))?;
+    }
+    Ok(())
+}
+
+fn compared(out: &mut String, name: &str, ratios: &Option<Ratios>) -> std::fmt::Result {
+    let Some(Ratios { per_second, p50, p99 }) = ratios else {
+        return Ok(());
+    };
+    let (rate, p50, p99) = (cell(*per_second, 10, 2), cell(*p50, 8, 2), cell(*p99, 8, 2));
+    writeln!(out, "           {name:<19} {rate} {p50} {:>8} {p99}", "")
+}
+
+fn cell(value: Option<f64>, width: usize, digits: usize) -> String {
+    value.map_or_else(|| format!("{:>width$}", "-"), |value| format!("{value:>width$.digits$}"))
+}
