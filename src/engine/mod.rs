@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use agents::{AgentError, Minted};
-pub use ask::{AnswerReport, AskReport, AskRequest};
+pub use ask::{AnswerReport, AskReport, AskRequest, Begun, Going};
 pub use connection::Connection;
 pub use directory::{Listed, ROTATION_GRACE_MS};
 pub use links::ToBot;
@@ -196,6 +196,15 @@ impl Engine {
     async fn read<T: Send + 'static>(self: &Arc<Self>, read: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static) -> Result<T, StoreError> {
         let engine = self.clone();
         tokio::task::spawn_blocking(move || read(&engine.store)).await.map_err(|_| StoreError::Down)?
+    }
+
+    /// Hears when everything submitted before is on record.
+    fn barrier(&self, permit: Permit) -> oneshot::Receiver<Written> {
+        let (told, done) = oneshot::channel();
+        self.store.submit(permit, Vec::new(), move |written| {
+            let _ = told.send(written);
+        });
+        done
     }
 
     /// Has the facts recorded and the rest carried out after that. Called with the relay locked, so that the order of

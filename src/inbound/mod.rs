@@ -7,7 +7,6 @@ mod hosts;
 mod mcp;
 mod routes;
 mod server;
-mod stream;
 mod tools;
 mod websocket;
 

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{Body, auth, hosts, mcp, routes, stream, websocket};
+use super::{Body, auth, hosts, mcp, routes, websocket};
 use crate::engine::Engine;
 
 /// A connection that says nothing at all for so long is closed.
@@ -129,7 +129,7 @@ impl Service<Request<Incoming>> for PerConnection {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let (router, place) = (self.router.clone(), self.place.clone());
-        Box::pin(async move { stream::sure(router.route(request, place).await) })
+        Box::pin(async move { Ok(router.route(request, place).await) })
     }
 }
 

@@ -1,5 +1,9 @@
-//! The MCP door: rmcp's streamable HTTP server, stateless, with the caller's identity taken from each request's token.
-//! Owns how tools are announced and how results become MCP results; what the tools do is `tools`.
+//! The MCP door: rmcp's streamable HTTP server, stateless, with the caller's identity taken from each request's token;
+//! tool calls of older clients, which is most of the traffic, go through `legacy`. Owns how tools are announced and how
+//! results become MCP results; what the tools do is `tools`.
+
+mod legacy;
+mod stream;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,7 +24,7 @@ use rmcp::transport::streamable_http_server::session::never::NeverSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
-use super::{Body, stream, tools};
+use super::{Body, tools};
 use crate::core::ids::AgentName;
 use crate::engine::Engine;
 use crate::wire;
@@ -35,6 +39,7 @@ const INSTRUCTIONS: &str =
 
 #[derive(Clone)]
 pub(super) struct Mcp {
+    engine: Arc<Engine>,
     service: StreamableHttpService<Door, NeverSessionManager>,
 }
 
@@ -47,7 +52,7 @@ struct Door {
 
 impl Mcp {
     pub(super) fn new(engine: Arc<Engine>, stop: CancellationToken) -> Self {
-        let door = Door { engine, tools: Arc::new(announced()) };
+        let door = Door { engine: engine.clone(), tools: Arc::new(announced()) };
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(false)
@@ -57,11 +62,16 @@ impl Mcp {
             // Host and Origin are checked for every route before this one.
             .with_allowed_hosts(Vec::<String>::new())
             .with_cancellation_token(stop);
-        Self { service: StreamableHttpService::new(move || Ok(door.clone()), Arc::default(), config) }
+        Self { engine, service: StreamableHttpService::new(move || Ok(door.clone()), Arc::default(), config) }
     }
 
     pub(super) async fn handle(&self, request: Request<Incoming>, caller: AgentName) -> Response<Body> {
         let (mut parts, body) = request.into_parts();
+        if parts.method == hyper::Method::GET
+            && let Some(event) = parts.headers.get("last-event-id").and_then(|v| v.to_str().ok())
+        {
+            return legacy::resume(&self.engine, caller, event, KEEP_ALIVE).await;
+        }
         let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY).collect()).await {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(e)) if e.is::<LengthLimitError>() => {
@@ -70,6 +80,11 @@ impl Mcp {
             Ok(Err(_)) => return super::error(StatusCode::BAD_REQUEST, "the body could not be read"),
             Err(_) => return super::error(StatusCode::REQUEST_TIMEOUT, "the body did not arrive within 30 seconds"),
         };
+        if parts.method == hyper::Method::POST
+            && let Some(call) = legacy::recognise(&parts.headers, &body)
+        {
+            return legacy::answer(&self.engine, caller, call, KEEP_ALIVE).await;
+        }
         parts.extensions.insert(caller);
         let is_post = parts.method == hyper::Method::POST;
         let service = self.service.clone();
