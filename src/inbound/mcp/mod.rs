@@ -32,8 +32,6 @@ use crate::wire;
 /// Bodies are read up to here, so that a question that is too long is refused as an outcome and recorded.
 const MAX_BODY: usize = 4 << 20;
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// A comment on the stream this often keeps proxies and clients from giving up.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const INSTRUCTIONS: &str =
     "Other agents can be asked for what they know or can do. list_agents shows them, ask_agent asks one and waits for the answer.";
 
@@ -41,6 +39,8 @@ const INSTRUCTIONS: &str =
 pub(super) struct Mcp {
     engine: Arc<Engine>,
     service: StreamableHttpService<Door, NeverSessionManager>,
+    /// A comment on the stream this often keeps proxies and clients from giving up.
+    keep_alive: Duration,
 }
 
 /// What serves one request; shared, because building schemas for every request is what made the original slow.
@@ -52,17 +52,19 @@ struct Door {
 
 impl Mcp {
     pub(super) fn new(engine: Arc<Engine>, stop: CancellationToken) -> Self {
+        let keep_alive = engine.config().keep_alive;
         let door = Door { engine: engine.clone(), tools: Arc::new(announced()) };
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(false)
-            .with_sse_keep_alive(Some(KEEP_ALIVE))
+            .with_sse_keep_alive(Some(keep_alive))
             .with_sse_retry(None)
             .with_max_request_body_bytes(MAX_BODY)
             // Host and Origin are checked for every route before this one.
             .with_allowed_hosts(Vec::<String>::new())
             .with_cancellation_token(stop);
-        Self { engine, service: StreamableHttpService::new(move || Ok(door.clone()), Arc::default(), config) }
+        let service = StreamableHttpService::new(move || Ok(door.clone()), Arc::default(), config);
+        Self { engine, service, keep_alive }
     }
 
     pub(super) async fn handle(&self, request: Request<Incoming>, caller: AgentName) -> Response<Body> {
@@ -70,7 +72,7 @@ impl Mcp {
         if parts.method == hyper::Method::GET
             && let Some(event) = parts.headers.get("last-event-id").and_then(|v| v.to_str().ok())
         {
-            return legacy::resume(&self.engine, caller, event, KEEP_ALIVE).await;
+            return legacy::resume(&self.engine, caller, event, self.keep_alive).await;
         }
         let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY).collect()).await {
             Ok(Ok(body)) => body.to_bytes(),
@@ -83,14 +85,14 @@ impl Mcp {
         if parts.method == hyper::Method::POST
             && let Some(call) = legacy::recognise(&parts.headers, &body)
         {
-            return legacy::answer(&self.engine, caller, call, KEEP_ALIVE).await;
+            return legacy::answer(&self.engine, caller, call, self.keep_alive).await;
         }
         parts.extensions.insert(caller);
         let is_post = parts.method == hyper::Method::POST;
         let service = self.service.clone();
         let request = Request::from_parts(parts, Full::<Bytes>::new(body));
         let answer = async move { service.handle(request).await.map(|body| body.map_err(|never| match never {}).boxed_unsync()) };
-        if is_post { stream::early(answer, KEEP_ALIVE).await } else { answer.await }
+        if is_post { stream::early(answer, self.keep_alive).await } else { answer.await }
     }
 }
 
