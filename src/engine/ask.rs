@@ -146,6 +146,8 @@ impl Engine {
 
     /// The same question again: its one outcome, whether it is to come or there already.
     async fn join(self: &Arc<Self>, from: &AgentName, first: RequestId, waiting: Waiting, deadline: Instant) -> Result<AskReport, StoreError> {
+        // Nobody waits for an absent agent: the first call did not either.
+        let deadline = if self.queued(first).is_some() { Instant::now() } else { deadline };
         Ok(match self.answer_of(from, first, waiting, deadline).await? {
             AnswerReport::Ended(ended) => AskReport::Ended(ended),
             AnswerReport::Recorded(Record { asked, end: Some(end), .. }) => AskReport::Ended(Ended { asked, end, recorded: true }),
