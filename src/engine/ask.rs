@@ -148,6 +148,8 @@ impl Engine {
     pub async fn finish(self: &Arc<Self>, going: Going) -> Result<AskReport, StoreError> {
         let Going { id, conversation, to, from, waiting, deadline, again, .. } = going;
         if again {
+            // Nobody waits for an absent agent: the first call did not either.
+            let deadline = if self.queued(id).is_some() { Instant::now() } else { deadline };
             return Ok(match self.answer_of(&from, id, waiting, deadline).await? {
                 AnswerReport::Ended(ended) => AskReport::Ended(ended),
                 AnswerReport::Recorded(record) => AskReport::Recorded(record),

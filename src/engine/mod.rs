@@ -27,6 +27,8 @@ pub use directory::{Listed, ROTATION_GRACE_MS};
 pub use links::ToBot;
 pub use waiters::Ended;
 
+pub use crate::store::StoreError;
+
 use crate::config::Config;
 use crate::core::effect::Effect;
 use crate::core::exchange::Record;
@@ -34,7 +36,7 @@ use crate::core::ids::{AgentName, ConnectionId, ConversationId, Millis, RequestI
 use crate::core::presence::Present;
 use crate::core::relay::Relay;
 use crate::core::replies::{Replied, Reply};
-use crate::store::{Permit, Store, StoreError, Written};
+use crate::store::{Permit, Store, Written};
 
 pub struct Engine {
     relay: Mutex<Relay>,

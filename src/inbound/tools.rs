@@ -9,8 +9,7 @@ use serde_json::{Map, Value};
 use crate::core::exchange::{Record, WhenOffline};
 use crate::core::ids::{AgentName, RequestId};
 use crate::core::replies::Reply;
-use crate::engine::{AnswerReport, AskReport, AskRequest, Engine};
-use crate::store::StoreError;
+use crate::engine::{AnswerReport, AskReport, AskRequest, Engine, StoreError};
 use crate::wire::results::{self, Report};
 use crate::wire::tools::{Call, Misuse, parse};
 

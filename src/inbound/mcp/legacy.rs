@@ -17,8 +17,7 @@ use serde_json::{Map, Value};
 use super::super::{Body, error, tools};
 use super::stream::{self, Prime};
 use crate::core::ids::{AgentName, RequestId};
-use crate::engine::{AskReport, Begun, Engine, Going};
-use crate::store::StoreError;
+use crate::engine::{AskReport, Begun, Engine, Going, StoreError};
 use crate::wire::results;
 use crate::wire::tools::{Call, Misuse, parse};
 

@@ -1,0 +1,150 @@
+//! `ask`, `listen`, `check` and `healthcheck`: what they print and how they exit.
+
+use serde_json::{Value, json};
+
+use crate::rig::{Relay, text, until};
+
+#[tokio::test]
+async fn listen_and_ask_make_a_real_answer_without_any_bot() {
+    let mut relay = Relay::start("", &["alice", "bob"]).await;
+    let mut listener = relay.spawn(&["listen", "--as", "bob", "--exec", "tr a-z A-Z"], "listen");
+    relay.wait_online("bob", true).await;
+    let ran = relay.run(&["ask", "--as", "alice", "--to", "bob", "hello there"]).await;
+    assert_eq!((ran.code, ran.out.as_str()), (0, "HELLO THERE\n"), "{ran:?}");
+    let ran = relay.run(&["ask", "--as", "alice", "--to", "bob", "--json", "again"]).await;
+    let result: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, &result["ok"], &result["answer"]), (0, &json!(true), &json!("AGAIN")));
+    let conversation = text(&result, "conversation_id");
+    let ran = relay.run(&["ask", "--as", "alice", "--to", "bob", "--json", "--conversation", conversation, "more"]).await;
+    let result: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((text(&result, "conversation_id"), text(&result, "answer")), (conversation, "MORE"));
+    // It comes back by itself, and a token of one's own works from anywhere.
+    relay.kill().await;
+    relay.up().await;
+    relay.wait_online("bob", true).await;
+    let url = relay.url();
+    for address in [format!("{url}/mcp"), format!("{}/bridge/connect", url.replacen("http", "ws", 1))] {
+        let env = [("HERMES_BRIDGE_TOKEN", "tok-alice-0123456789"), ("HERMES_BRIDGE_RELAY_URL", address.as_str())];
+        let ran = relay.run_with(&["ask", "--to", "bob", "from afar"], &env).await;
+        assert_eq!((ran.code, ran.out.as_str()), (0, "FROM AFAR\n"), "{ran:?}");
+    }
+    listener.kill().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_command_of_listen_that_fails_or_says_nothing_is_told_to_the_asker() {
+    let relay = Relay::start("", &["alice", "bob"]).await;
+    let script = r#"read q; case "$q" in fail) echo working >&2; echo "boom: $HERMES_BRIDGE_FROM" >&2; exit 3;; mute) ;; *) echo "$HERMES_BRIDGE_REQUEST_ID";; esac"#;
+    let mut listener = relay.spawn(&["listen", "--as", "bob", "--exec", script], "listen");
+    relay.wait_online("bob", true).await;
+    for (question, said) in [("fail", "boom: alice"), ("mute", "printed nothing")] {
+        let ran = relay.run(&["ask", "--as", "alice", "--to", "bob", question]).await;
+        assert!(ran.code == 4 && ran.out.is_empty() && ran.err.contains("failed") && ran.err.contains(said), "{ran:?}");
+    }
+    let ran = relay.run(&["ask", "--as", "alice", "--to", "bob", "--json", "who am I?"]).await;
+    let result: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(result["answer"], result["request_id"]);
+    listener.kill().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_exit_code_of_ask_says_how_it_ended() {
+    let relay = Relay::start("ask_timeout_ms = 300", &["alice", "bob", "carol"]).await;
+    let ask = async |more: &[&str]| relay.run(&[&["ask", "--as", "alice"], more].concat()).await;
+    let offline = ask(&["--to", "bob", "q"]).await;
+    assert!(offline.code == 5 && offline.err.contains("agent_offline"), "{offline:?}");
+    assert_eq!(ask(&["--to", "nobody", "q"]).await.code, 5);
+    let queued = ask(&["--to", "bob", "--queue", "q"]).await;
+    assert!(queued.code == 3 && queued.err.contains("queued"), "{queued:?}");
+    let mut carol = relay.bot("carol").await;
+    let (silent, _wake) = tokio::join!(ask(&["--to", "carol", "q"]), carol.wake());
+    assert!(silent.code == 4 && silent.err.contains("timeout"), "{silent:?}");
+    assert_eq!(ask(&["q"]).await.code, 2);
+    let stranger = relay.run(&["ask", "--as", "stranger", "--to", "bob", "q"]).await;
+    assert!(stranger.code == 1 && stranger.err.contains("no agent stranger"), "{stranger:?}");
+    let wrong = relay.run(&["ask", "--url", &relay.url(), "--token", "wrong", "--to", "bob", "q"]).await;
+    assert!(wrong.code == 1 && wrong.err.contains("401"), "{wrong:?}");
+    let nobody = relay.run(&["ask", "--to", "bob", "q"]).await;
+    assert!(nobody.code == 1 && nobody.err.contains("--as NAME"), "{nobody:?}");
+    let nowhere = relay.run(&["ask", "--url", "http://127.0.0.1:1", "--token", "x", "--to", "bob", "q"]).await;
+    assert!(nowhere.code == 1 && nowhere.err.contains("does not answer"), "{nowhere:?}");
+}
+
+#[tokio::test]
+async fn listen_ends_when_trying_again_cannot_mend_it() {
+    let relay = Relay::start("", &["alice"]).await;
+    let ran = relay.run(&["listen", "--url", &relay.url(), "--token", "wrong", "--exec", "cat"]).await;
+    assert!(ran.code == 1 && ran.err.contains("401"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn check_says_what_is_wrong_and_exits_by_it() {
+    let mut relay = Relay::prepare("", &["alice", "bob"]);
+    let fresh = relay.run(&["check"]).await;
+    assert!(fresh.code == 0 && fresh.out.contains("not there yet") && fresh.out.contains("all is well"), "{fresh:?}");
+    assert!(!relay.path("data").exists(), "it changes nothing");
+    relay.up().await;
+    let _bob = relay.bot("bob").await;
+    relay.wait_online("bob", true).await;
+    let running = relay.run(&["check"]).await;
+    assert!(running.code == 0 && running.out.contains("a relay is running on it; 1 of 2 agents online"), "{running:?}");
+    assert!(running.out.contains("120000 ms") && running.out.contains("240000 ms") && running.out.contains("300000 ms"), "{running:?}");
+    let _ = relay.caller("alice").ask("alice", "counted").await;
+    relay.stop().await;
+    let stopped = relay.run(&["check"]).await;
+    assert!(stopped.code == 0 && stopped.out.contains("opens, 1 exchanges, 0 of them open"), "{stopped:?}");
+    relay.configure("ask_max_wait_ms = 600000", &["alice"]);
+    let warned = relay.run(&["check"]).await;
+    assert!(warned.code == 0 && warned.out.contains("warning") && warned.out.contains("600000"), "{warned:?}");
+    relay.configure("ask_timeout = 5", &["alice"]);
+    let bad = relay.run(&["check"]).await;
+    assert!(bad.code == 1 && bad.out.contains("ask_timeout") && bad.out.contains("line 2"), "{bad:?}");
+    relay.configure("data_dir = \"bridge.toml\"", &["alice"]);
+    let no_directory = relay.run(&["check"]).await;
+    assert!(no_directory.code == 1 && no_directory.out.contains("is not a directory"), "{no_directory:?}");
+}
+
+#[tokio::test]
+async fn healthcheck_exits_by_the_relays_readiness() {
+    let mut relay = Relay::start("", &["alice"]).await;
+    let url = relay.url();
+    let ran = relay.run(&["healthcheck", "--url", &url]).await;
+    assert!(ran.code == 0 && ran.out.contains("ready"), "{ran:?}");
+    relay.stop().await;
+    let ran = relay.run(&["healthcheck", "--url", &url]).await;
+    assert!(ran.code == 1 && ran.err.contains("does not answer"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn wrong_arguments_exit_with_2_and_help_with_0() {
+    let relay = Relay::prepare("", &["alice"]);
+    for wrong in
+        [&["dance"][..], &["--dance"], &["agent"], &["agent", "add"], &["ask"], &["serve", "extra"], &["listen", "--exec", "x", "--jobs", "0"]]
+    {
+        let ran = relay.run(wrong).await;
+        assert!(ran.code == 2 && ran.err.contains("Usage") || ran.err.contains("error:"), "{wrong:?}: {ran:?}");
+    }
+    for fine in [&["--help"][..], &["--version"], &["help", "ask"], &["agent", "--help"]] {
+        let ran = relay.run(fine).await;
+        assert!(ran.code == 0 && !ran.out.is_empty(), "{fine:?}: {ran:?}");
+    }
+    assert!(!relay.path("data").exists());
+}
+
+#[tokio::test]
+async fn the_port_comes_from_flag_environment_or_file_in_this_order() {
+    let relay = Relay::prepare("", &["alice"]);
+    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = held.local_addr().unwrap().port().to_string();
+    let by_env = relay.run_with(&["serve"], &[("PORT", &taken)]).await;
+    assert!(by_env.code == 1 && by_env.err.contains(&format!("127.0.0.1:{taken}")), "{by_env:?}");
+    let by_flag = relay.run_with(&["--listen", &format!("127.0.0.1:{taken}")], &[("PORT", "1")]).await;
+    assert!(by_flag.code == 1 && by_flag.err.contains(&format!("127.0.0.1:{taken}")), "{by_flag:?}");
+    let nonsense = relay.run_with(&["serve"], &[("PORT", "many")]).await;
+    assert!(nonsense.code == 1 && nonsense.err.contains("PORT") && nonsense.err.contains("many"), "{nonsense:?}");
+    let config = relay.path("elsewhere.toml");
+    std::fs::write(&config, "nonsense = 1\n").unwrap();
+    let by_env = relay.run_with(&["check"], &[("HERMES_BRIDGE_CONFIG", config.to_str().unwrap())]).await;
+    assert!(by_env.code == 1 && by_env.out.contains("elsewhere.toml"), "{by_env:?}");
+    until("the port is still held", async || Some(held.local_addr())).await.unwrap();
+}

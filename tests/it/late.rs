@@ -1,0 +1,138 @@
+//! Time: silence ends a question, the asked bot's heartbeats (and nobody else's) hold it open, what comes after the end is
+//! kept and handed over, what is left for an absent agent is delivered when it comes or expires.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::rig::{Relay, soon, text, until};
+
+#[tokio::test]
+async fn an_answer_after_the_end_is_kept_and_handed_over() {
+    let relay = Relay::start("ask_timeout_ms = 300", &["alice", "bob", "carol"]).await;
+    let mut alice = relay.bot_of("alice", "a1").await;
+    let mut bob = relay.bot("bob").await;
+    let result = alice.call("ask_agent", json!({"to": "bob", "message": "quick!"})).await;
+    let wake = bob.wake().await;
+    assert_eq!((text(&result, "error"), &result["request_id"]), ("timeout", &wake["request_id"]));
+    assert!(text(&result, "message").contains("Do not ask again"), "{result}");
+    let id = text(&result, "request_id");
+    assert_eq!(text(&relay.caller("carol").reply(id, "stolen").await, "error"), "unknown_request");
+    assert_eq!(bob.answer(&wake, "slow").await, json!({"ok": true, "late": true}));
+    let frame = alice.next("answer").await;
+    let expected = json!({"type": "answer", "request_id": id, "conversation_id": wake["conversation_id"], "to": "bob", "answer": "slow"});
+    assert_eq!(frame, expected);
+    let fetched = relay.caller("alice").get_answer(id, 0).await;
+    assert_eq!(
+        (&fetched["ok"], text(&fetched, "answer"), &fetched["late"], text(&fetched, "outcome")),
+        (&json!(true), "slow", &json!(true), "timeout")
+    );
+    assert_eq!(text(&bob.answer(&wake, "slower").await, "error"), "already_answered");
+    assert_eq!(text(&relay.caller("carol").get_answer(id, 0).await, "error"), "unknown_request");
+    let kept = relay.on_record("quick!").await;
+    assert_eq!((text(&kept, "status"), text(&kept, "answer"), &kept["late"]), ("timeout", "slow", &json!(true)));
+}
+
+#[tokio::test]
+async fn heartbeats_of_the_asked_bot_hold_a_question_open_and_those_of_others_do_not() {
+    let timeout = Duration::from_millis(1_500);
+    let relay = Relay::start("ask_timeout_ms = 1500", &["alice", "bob", "carol"]).await;
+    let (mut bob, mut carol) = (relay.bot("bob").await, relay.bot("carol").await);
+    let held = relay.caller("alice").asking(json!({"to": "bob", "message": "held"}));
+    let held_wake = bob.wake().await;
+    let foreign = relay.caller("alice").asking(json!({"to": "bob", "message": "foreign"}));
+    let foreign_wake = bob.wake().await;
+    let began = Instant::now();
+    while began.elapsed() < timeout * 2 || !foreign.is_finished() {
+        assert!(began.elapsed() < timeout * 10, "the foreign heartbeats count");
+        bob.heartbeat(text(&held_wake, "request_id")).await;
+        carol.heartbeat(text(&foreign_wake, "request_id")).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let ended = foreign.await.unwrap();
+    assert_eq!(text(&ended, "error"), "timeout");
+    let kept = relay.on_record("foreign").await;
+    let lasted = kept["ended_at"].as_u64().unwrap() - kept["started_at"].as_u64().unwrap();
+    assert!((1_500..2_500).contains(&lasted), "{lasted} ms");
+    assert_eq!(relay.on_record("held").await["status"], "pending");
+    bob.answer(&held_wake, "at last").await;
+    assert_eq!(held.await.unwrap()["answer"], "at last");
+}
+
+#[tokio::test]
+async fn the_quiet_clock_of_a_question_in_line_starts_with_its_wake() {
+    let relay = Relay::start("ask_timeout_ms = 600", &["alice", "bob"]).await;
+    let (alice, mut bob) = (relay.caller("alice"), relay.bot("bob").await);
+    let first = alice.asking(json!({"to": "bob", "message": "first"}));
+    let wake = bob.wake().await;
+    let second = alice.asking(json!({"to": "bob", "message": "second", "conversation_id": wake["conversation_id"]}));
+    relay.on_record("second").await;
+    assert_eq!(text(&soon("the first ends", first).await.unwrap(), "error"), "timeout");
+    let wake = bob.wake().await;
+    assert_eq!(text(&wake, "message"), "second");
+    assert_eq!(text(&soon("the second ends", second).await.unwrap(), "error"), "timeout");
+    let (a, b) = (relay.on_record("first").await, relay.on_record("second").await);
+    assert!(b["ended_at"].as_u64() >= a["ended_at"].as_u64().map(|at| at + 600), "{a} {b}");
+}
+
+#[tokio::test]
+async fn a_turn_that_failed_ends_at_once_and_says_why() {
+    let relay = Relay::start("", &["alice", "bob"]).await;
+    let mut bob = relay.bot("bob").await;
+    for (detail, said) in [(Some("model overloaded"), "model overloaded"), (None, "interrupted")] {
+        let asking = relay.caller("alice").asking(json!({"to": "bob", "message": said}));
+        let wake = bob.wake().await;
+        let arguments = json!({"request_id": wake["request_id"], "error": "interrupted", "detail": detail});
+        assert_eq!(bob.call("reply", arguments).await, json!({"ok": true}));
+        let result = soon("the asker hears", asking).await.unwrap();
+        assert_eq!((text(&result, "error"), &result["request_id"]), ("failed", &wake["request_id"]));
+        assert!(text(&result, "message").contains(said), "{result}");
+        assert_eq!(relay.on_record(said).await["status"], "failed");
+    }
+}
+
+#[tokio::test]
+async fn what_is_left_for_an_absent_agent_is_delivered_in_order_when_it_comes() {
+    let relay = Relay::start("", &["alice", "bob"]).await;
+    let alice = relay.caller("alice");
+    let mut ids = Vec::new();
+    for n in 1..=3 {
+        let left = alice.call("ask_agent", json!({"to": "bob", "message": format!("left {n}"), "when_offline": "queue"})).await;
+        assert_eq!((text(&left, "error"), &left["position"]), ("queued", &json!(n)));
+        assert!(text(&left, "expires_at").ends_with('Z'), "{left}");
+        let fetched = alice.get_answer(text(&left, "request_id"), 0).await;
+        assert_eq!((text(&fetched, "error"), &fetched["expires_at"]), ("queued", &left["expires_at"]));
+        ids.push(text(&left, "request_id").to_owned());
+    }
+    let mut bob = relay.bot("bob").await;
+    for (n, id) in ids.iter().enumerate() {
+        let wake = bob.wake().await;
+        assert_eq!((text(&wake, "request_id"), text(&wake, "message")), (id.as_str(), format!("left {}", n + 1).as_str()));
+        assert_eq!(bob.answer(&wake, &format!("answer {n}")).await, json!({"ok": true}));
+        assert_eq!(alice.get_answer(id, 30).await["answer"], format!("answer {n}"));
+    }
+    bob.is_not_woken().await;
+}
+
+#[tokio::test]
+async fn what_was_left_too_long_ago_expires_and_wakes_nobody() {
+    let relay = Relay::start("queue_ttl_ms = 1000", &["alice", "bob"]).await;
+    let alice = relay.caller("alice");
+    let left = alice.call("ask_agent", json!({"to": "bob", "message": "too late", "when_offline": "queue"})).await;
+    let id = text(&left, "request_id");
+    let ended = until("it expires", async || Some(alice.get_answer(id, 5).await).filter(|a| a["error"] != "queued")).await;
+    assert_eq!(text(&ended, "error"), "expired");
+    relay.bot("bob").await.is_not_woken().await;
+    assert_eq!(relay.on_record("too late").await["status"], "expired");
+}
+
+#[tokio::test]
+async fn a_question_that_was_left_and_is_asked_again_is_not_waited_for() {
+    let relay = Relay::start("", &["alice", "bob"]).await;
+    let alice = relay.caller("alice");
+    let ask = json!({"to": "bob", "message": "left", "when_offline": "queue", "request_key": "k"});
+    let first = alice.call("ask_agent", ask.clone()).await;
+    let again = alice.call("ask_agent", ask);
+    let again = tokio::time::timeout(Duration::from_secs(5), again).await.expect("the second call does not wait for an absent agent");
+    assert_eq!((text(&again, "error"), &again["request_id"]), ("queued", &first["request_id"]));
+}

@@ -1,0 +1,14 @@
+//! The relay from outside: the real program as a child process on a free port in a directory of its own, driven over its
+//! doors as bots, clients and their owner would. One file a topic, one sentence a test; `rig` has the hands for it.
+
+mod asking;
+mod cli;
+mod conversations;
+mod crash;
+mod hostile;
+mod late;
+mod presence;
+mod refusals;
+mod rig;
+mod stop;
+mod websocket;

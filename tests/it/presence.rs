@@ -1,0 +1,137 @@
+//! Comings and goings: a connection is a number, not a name. What a lost, an old or a silent connection costs (nothing),
+//! and what a clean goodbye says (ask later).
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use serde_json::json;
+
+use crate::rig::raw::{close_code, upgraded};
+use crate::rig::{Bot, Relay, soon, text};
+
+/// A socket that is gone without a goodbye.
+fn die(bot: Bot) {
+    drop(bot);
+}
+
+#[tokio::test]
+async fn an_older_connection_closing_takes_nobody_offline_and_loses_nothing() {
+    let relay = Relay::start("", &["alice", "bob"]).await;
+    let mut older = relay.bot_of("bob", "b1").await;
+    let first = relay.caller("alice").asking(json!({"to": "bob", "message": "to the older"}));
+    let to_older = older.wake().await;
+    older.received(text(&to_older, "request_id")).await;
+    older.settle().await;
+    let mut newer = relay.bot_of("bob", "b1").await;
+    newer.settle().await;
+    let second = relay.caller("alice").asking(json!({"to": "bob", "message": "to the newer"}));
+    let to_newer = newer.wake().await;
+    assert_eq!(text(&to_newer, "message"), "to the newer");
+    older.say_goodbye().await;
+    newer.is_not_woken().await;
+    assert!(relay.is_online("bob").await);
+    newer.answer(&to_newer, "new").await;
+    newer.answer(&to_older, "old").await;
+    assert_eq!(first.await.unwrap()["answer"], "old");
+    assert_eq!(second.await.unwrap()["answer"], "new");
+}
+
+#[tokio::test]
+async fn when_the_newer_connection_is_lost_the_older_takes_over() {
+    let relay = Relay::start("", &["alice", "bob"]).await;
+    let mut older = relay.bot_of("bob", "b1").await;
+    older.settle().await;
+    let mut newer = relay.bot_of("bob", "b2").await;
+    newer.settle().await;
+    let asking = relay.caller("alice").asking(json!({"to": "bob", "message": "q"}));
+    let wake = newer.wake().await;
+    die(newer);
+    let again = older.wake().await;
+    assert_eq!((&again["request_id"], &again["attempt"]), (&wake["request_id"], &json!(2)));
+    older.answer(&again, "from the older").await;
+    assert_eq!(asking.await.unwrap()["answer"], "from the older");
+}
+
+#[tokio::test]
+async fn a_bot_that_dies_and_returns_is_woken_again() {
+    let relay = Relay::start("", &["alice", "bob"]).await;
+    let asker = relay.caller("alice");
+    let mut bob = relay.bot_of("bob", "b1").await;
+    let asking = asker.asking(json!({"to": "bob", "message": "q"}));
+    let wake = bob.wake().await;
+    bob.received(text(&wake, "request_id")).await;
+    bob.settle().await;
+    die(bob);
+    relay.wait_online("bob", false).await;
+    // The same process has the question already.
+    let mut same = relay.bot_of("bob", "b1").await;
+    same.is_not_woken().await;
+    die(same);
+    relay.wait_online("bob", false).await;
+    // Another process has not.
+    let mut other = relay.bot_of("bob", "b2").await;
+    let again = other.wake().await;
+    assert_eq!((&again["request_id"], &again["attempt"]), (&wake["request_id"], &json!(2)));
+    die(other);
+    relay.wait_online("bob", false).await;
+    // It had not said that it received it, and one of the original never does.
+    let mut original = relay.bot("bob").await;
+    let again = original.wake().await;
+    assert_eq!((&again["request_id"], &again["attempt"]), (&wake["request_id"], &json!(3)));
+    original.answer(&again, "third time").await;
+    assert_eq!(asking.await.unwrap()["answer"], "third time");
+}
+
+#[tokio::test]
+async fn a_bot_that_does_not_return_in_time_is_given_up() {
+    let relay = Relay::start("reconnect_grace_ms = 300", &["alice", "bob"]).await;
+    let mut bob = relay.bot("bob").await;
+    let asking = relay.caller("alice").asking(json!({"to": "bob", "message": "q"}));
+    let wake = bob.wake().await;
+    die(bob);
+    let result = soon("the asker hears", asking).await.unwrap();
+    assert_eq!((text(&result, "error"), &result["request_id"]), ("agent_disconnected", &wake["request_id"]));
+    // Its answer is kept if it still comes.
+    assert_eq!(relay.caller("bob").reply(text(&wake, "request_id"), "after all").await, json!({"ok": true, "late": true}));
+    assert_eq!(relay.caller("alice").get_answer(text(&wake, "request_id"), 0).await["answer"], "after all");
+}
+
+#[tokio::test]
+async fn after_a_goodbye_asks_fail_at_once_and_after_a_loss_they_wait_for_the_return() {
+    let relay = Relay::start("", &["alice", "bob"]).await;
+    let alice = relay.caller("alice");
+    relay.bot("bob").await.say_goodbye().await;
+    relay.wait_online("bob", false).await;
+    let refused = alice.ask("bob", "anybody there?").await;
+    assert_eq!(text(&refused, "error"), "agent_offline");
+    assert!(text(&refused, "last_seen").ends_with('Z') && text(&refused, "message").contains("last seen"), "{refused}");
+    die(relay.bot("bob").await);
+    relay.wait_online("bob", false).await;
+    let asking = alice.asking(json!({"to": "bob", "message": "back soon?"}));
+    relay.on_record("back soon?").await;
+    let mut bob = relay.bot("bob").await;
+    let wake = bob.wake().await;
+    assert_eq!((text(&wake, "message"), &wake["attempt"]), ("back soon?", &json!(1)));
+    bob.answer(&wake, "here").await;
+    assert_eq!(asking.await.unwrap()["answer"], "here");
+}
+
+#[tokio::test]
+async fn a_silent_peer_is_dropped_after_two_pings_and_one_that_answers_them_stays() {
+    let relay = Relay::start("ping_interval_ms = 200", &["alice", "bob", "carol"]).await;
+    let mut silent = upgraded(&relay, "bob").await;
+    let mut lively = relay.bot("carol").await;
+    let reading = tokio::spawn(async move {
+        // Reading is what answers pings.
+        while let Some(Ok(frame)) = lively.socket.next().await {
+            assert!(frame.is_ping(), "{frame:?}");
+        }
+    });
+    relay.wait_online("bob", true).await;
+    relay.wait_online("bob", false).await;
+    assert_eq!(close_code(&mut silent).await, Some(1001));
+    assert!(relay.is_online("carol").await);
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    assert!(relay.is_online("carol").await && !reading.is_finished());
+    reading.abort();
+}

@@ -1,0 +1,78 @@
+//! An agent that calls tools over MCP, one POST a call, as any client does.
+
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::relay::Address;
+use super::soon;
+
+#[derive(Clone)]
+pub struct Caller {
+    http: reqwest::Client,
+    address: Address,
+    token: String,
+}
+
+pub fn http() -> reqwest::Client {
+    reqwest::Client::builder().no_proxy().tls_certs_only(std::iter::empty()).build().unwrap()
+}
+
+impl Caller {
+    pub fn new(address: Address, token: &str) -> Self {
+        Self { http: http(), address, token: token.to_owned() }
+    }
+
+    /// Any body; status and text of the answer, or why there was none.
+    pub async fn post(&self, body: impl Into<reqwest::Body>) -> Result<(u16, String), reqwest::Error> {
+        let url = format!("{}/mcp", self.address.lock().unwrap());
+        let request = self.http.post(url).bearer_auth(&self.token).header("accept", "application/json, text/event-stream");
+        let response = request.header("content-type", "application/json").body(body).send().await?;
+        let status = response.status().as_u16();
+        Ok((status, response.text().await?))
+    }
+
+    /// The JSON-RPC answer to a tool call.
+    pub async fn rpc(&self, tool: &str, arguments: &Value) -> Result<Value, String> {
+        let body = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": tool, "arguments": arguments}});
+        let (status, text) = self.post(body.to_string()).await.map_err(|e| e.to_string())?;
+        if status != 200 {
+            return Err(format!("{status}: {text}"));
+        }
+        let document = text.lines().filter_map(|l| l.strip_prefix("data:")).map(str::trim).rfind(|d| !d.is_empty()).unwrap_or(&text);
+        serde_json::from_str(document).map_err(|e| format!("{e} in {text:?}"))
+    }
+
+    /// A call that may find no relay.
+    pub async fn try_call(&self, tool: &str, arguments: &Value) -> Result<Value, String> {
+        let answer = self.rpc(tool, arguments).await?;
+        assert_eq!(answer["id"], 7, "{answer}");
+        assert_eq!(answer["result"]["isError"], false, "{answer}");
+        assert!(answer["result"].get("structuredContent").is_none(), "{answer}");
+        let content = answer["result"]["content"].as_array().unwrap();
+        assert_eq!(content.len(), 1, "{answer}");
+        Ok(serde_json::from_str(content[0]["text"].as_str().unwrap()).unwrap())
+    }
+
+    /// The result of a tool; a business outcome is never an MCP error.
+    pub async fn call(&self, tool: &str, arguments: Value) -> Value {
+        soon(tool, self.try_call(tool, &arguments)).await.unwrap()
+    }
+
+    pub async fn ask(&self, to: &str, message: &str) -> Value {
+        self.call("ask_agent", json!({"to": to, "message": message})).await
+    }
+
+    /// An ask that goes on while the test does something else.
+    pub fn asking(&self, arguments: Value) -> JoinHandle<Value> {
+        let caller = self.clone();
+        tokio::spawn(async move { caller.call("ask_agent", arguments).await })
+    }
+
+    pub async fn reply(&self, request_id: &str, answer: &str) -> Value {
+        self.call("reply", json!({"request_id": request_id, "answer": answer})).await
+    }
+
+    pub async fn get_answer(&self, request_id: &str, wait_seconds: u64) -> Value {
+        self.call("get_answer", json!({"request_id": request_id, "wait_seconds": wait_seconds})).await
+    }
+}

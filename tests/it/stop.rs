@@ -1,0 +1,79 @@
+//! A stop in order, with everything under way at once: 50 bots, 50 callers that wait, connections that idle and one that
+//! says nothing. Bots are told to come back, callers that their answer is kept, the relay is out in time, and after the
+//! start the work that went on meanwhile is delivered.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::json;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+use crate::rig::{Bot, Relay, soon, text, until};
+
+#[tokio::test]
+async fn a_stop_under_load_is_orderly_and_the_work_goes_on_after_it() {
+    let names: Vec<String> = (0..50).map(|n| format!("bot{n}")).chain(["alice".to_owned()]).collect();
+    let mut relay = Relay::start("", &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let alice = relay.caller("alice");
+    let mut bots: Vec<Bot> = Vec::new();
+    for (n, name) in names[..50].iter().enumerate() {
+        // Every second one is as the original was.
+        bots.push(if n % 2 == 0 { relay.bot_of(name, "p1").await } else { relay.bot(name).await });
+    }
+    let askings: Vec<_> = names[..50].iter().map(|name| alice.asking(json!({"to": name, "message": format!("to {name}")}))).collect();
+    let mut wakes = Vec::new();
+    for bot in &mut bots {
+        let wake = bot.wake().await;
+        bot.received(text(&wake, "request_id")).await;
+        bot.settle().await;
+        wakes.push(wake);
+    }
+    let mut silent = TcpStream::connect(relay.host()).await.unwrap();
+    let mut idle = TcpStream::connect(relay.host()).await.unwrap();
+    let head = format!("GET /health HTTP/1.1\r\nHost: {}\r\n\r\n", relay.host());
+    tokio::io::AsyncWriteExt::write_all(&mut idle, head.as_bytes()).await.unwrap();
+    let mut first = [0; 12];
+    idle.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+
+    let (code, took) = relay.stop().await;
+    assert_eq!(code, Some(0), "{}", relay.said());
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    for (n, bot) in bots.iter_mut().enumerate() {
+        let (code, frames) = bot.closed().await;
+        let told = if n % 2 == 0 { vec![json!({"type": "restarting"})] } else { vec![] };
+        assert_eq!((code, frames), (Some(1012), told), "{}", bot.name);
+    }
+    for (asking, wake) in askings.into_iter().zip(&wakes) {
+        let result = soon("a caller is let go", asking).await.unwrap();
+        assert_eq!((text(&result, "error"), &result["request_id"]), ("still_working", &wake["request_id"]));
+    }
+    let mut rest = Vec::new();
+    soon("the silent connection ends", silent.read_to_end(&mut rest)).await.unwrap_or(0);
+    assert!(rest.is_empty(), "{:?}", String::from_utf8_lossy(&rest));
+
+    relay.up().await;
+    for (name, wake) in names[..50].iter().zip(&wakes) {
+        let mut bot = relay.bot_of(name, "p1").await;
+        if name.ends_with('4') {
+            // The process had it already.
+            bot.is_not_woken().await;
+        }
+        let id = text(wake, "request_id");
+        assert_eq!(bot.answer(wake, &format!("from {name}")).await, json!({"ok": true}));
+        assert_eq!(alice.get_answer(id, 30).await["answer"], format!("from {name}"));
+    }
+    assert_eq!(relay.stop().await.0, Some(0));
+}
+
+#[tokio::test]
+async fn an_interrupt_stops_as_well_and_a_second_relay_may_start_at_once() {
+    let mut relay = Relay::start("", &["alice"]).await;
+    relay.signal(Signal::INT);
+    until("it ends", async || TcpStream::connect(relay.host()).await.err()).await;
+    let (code, _) = relay.stop().await;
+    assert_eq!(code, Some(0));
+    relay.up().await;
+    relay.is_well().await;
+}
