@@ -81,7 +81,7 @@ impl Engine {
                 Verdict::Joined(first) => Some(self.waiters.wait(*first)),
                 Verdict::Queued { .. } | Verdict::Refused(_) => None,
             };
-            let done = self.carry(permit, out);
+            let done = if matches!(verdict, Verdict::Joined(_)) { self.settled(permit) } else { self.carry(permit, out) };
             self.chores.due(relay.next_deadline());
             (verdict, waiting, done)
         };
@@ -90,7 +90,11 @@ impl Engine {
                 Some(ended) => AskReport::Ended(ended),
                 None => AskReport::StillWorking { id, conversation: fresh, to },
             }),
-            (Verdict::Joined(first), Some(waiting)) => self.join(from, first, waiting, deadline).await,
+            (Verdict::Joined(first), Some(waiting)) => {
+                // The first may be on its way to the disk still; nobody hears of it before it is there.
+                let _ = done.await;
+                self.join(from, first, waiting, deadline).await
+            }
             (Verdict::Refused(refusal), _) => {
                 let recorded = done.await == Ok(Written::Durable);
                 tracing::debug!(request = %id, from = %from, outcome = refusal.outcome().word(), "refused");
@@ -168,10 +172,14 @@ impl Engine {
         self.answer_of(from, id, waiting, deadline).await
     }
 
-    /// `waiting` is in place before the record is read: an exchange that ends in between is heard of in one way or the other.
+    /// `waiting` is in place before anything is looked at: an exchange that ends in between is heard of in one way or the
+    /// other. What is open is known here even while the disk refuses; everything else, foreign ones too, goes to history.
     async fn answer_of(self: &Arc<Self>, from: &AgentName, id: RequestId, waiting: Waiting, deadline: Instant) -> Result<AnswerReport, StoreError> {
-        let queued = self.queued(id);
-        let record = self.read(move |store| store.record(id)).await?;
+        let open = self.relay().open(id).map(|open| Record { asked: open.asked.clone(), end: None, late: None, refused: false });
+        let record = match open.filter(|record| record.is_party(from)) {
+            Some(open) => Some(open),
+            None => self.read(move |store| store.record(id)).await?,
+        };
         let kept_since = self.now().0.saturating_sub(u64::try_from(self.config().keep_answers.as_millis()).unwrap_or(u64::MAX));
         let Some(record) = record.filter(|r| r.is_party(from) && r.asked.at.0 >= kept_since) else { return Ok(AnswerReport::Unknown) };
         if record.end.is_some() {
@@ -180,7 +188,7 @@ impl Engine {
         if let Some(ended) = self.wait(waiting, deadline).await {
             return Ok(AnswerReport::Ended(ended));
         }
-        Ok(match queued {
+        Ok(match self.queued(id) {
             Some(expires) => AnswerReport::Queued { asked: record.asked, expires },
             None => AnswerReport::StillWorking(record.asked),
         })

@@ -216,6 +216,15 @@ impl Engine {
         });
         done
     }
+
+    /// Heard of when everything that was handed to the store before is written.
+    fn settled(&self, permit: Permit) -> oneshot::Receiver<Written> {
+        let (told, done) = oneshot::channel();
+        self.store.submit(permit, Vec::new(), move |written| {
+            let _ = told.send(written);
+        });
+        done
+    }
 }
 
 impl Drop for Engine {
