@@ -100,7 +100,7 @@ async fn wait_for(relay: &Relay, arguments: Value, patience: Duration) -> Result
     let until = Instant::now() + patience;
     let mut result = call(&client, relay, "ask_agent", arguments).await?;
     while result["error"] == "still_working" && Instant::now() < until {
-        super::complain("still working ..");
+        super::complain(&format!("still working .. (request {})", result["request_id"].as_str().unwrap_or_default()));
         let left = until.saturating_duration_since(Instant::now()).as_secs().clamp(1, ROUND_SECONDS);
         let arguments = json!({"request_id": result["request_id"], "wait_seconds": left});
         result = call(&client, relay, "get_answer", arguments).await?;

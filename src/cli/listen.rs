@@ -10,11 +10,13 @@ use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+use tokio_util::sync::CancellationToken;
 
 use super::Outcome;
 use super::client::{Identity, Relay};
@@ -24,6 +26,8 @@ const FIRST_RETRY_MS: u64 = 250;
 const LAST_RETRY_MS: u64 = 10_000;
 /// Silence for so long, with the relay's pings every 20 s, means that the connection is dead.
 const SILENCE: Duration = Duration::from_secs(60);
+/// How long a stop may take to tell the relay, so that nobody's question waits for the return.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -49,15 +53,26 @@ type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 pub(crate) fn run(args: ListenArgs) -> Outcome {
     super::runtime()?.block_on(async {
+        let stop = CancellationToken::new();
+        let mut terminate = signal(SignalKind::terminate()).map_err(|e| format!("signals cannot be received: {e}"))?;
+        let stopped = async {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            }
+            stop.cancel();
+            tokio::time::sleep(GOODBYE).await;
+        };
         tokio::select! {
-            outcome = Bot::new(args)?.live() => outcome,
-            _ = tokio::signal::ctrl_c() => Ok(0),
+            outcome = Bot::new(args, stop.clone())?.live() => outcome,
+            () = stopped => Ok(0),
         }
     })
 }
 
 struct Bot {
     args: ListenArgs,
+    stop: CancellationToken,
     instance: String,
     jobs: JoinSet<(Question, Result<String, String>)>,
     waiting: Vec<Question>,
@@ -79,15 +94,17 @@ struct Question {
 enum Ended {
     Lost(String),
     Fatal(String),
+    /// By our owner.
+    Stopped,
 }
 
 impl Bot {
-    fn new(args: ListenArgs) -> Result<Self, String> {
+    fn new(args: ListenArgs, stop: CancellationToken) -> Result<Self, String> {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).map_err(|e| e.to_string())?;
         let instance = format!("{:016x}", u64::from_le_bytes(bytes));
         let (jobs, waiting, known, at_work, unacknowledged) = Default::default();
-        Ok(Self { args, instance, jobs, waiting, known, at_work, unacknowledged })
+        Ok(Self { args, stop, instance, jobs, waiting, known, at_work, unacknowledged })
     }
 
     /// Connects, again and again; ends only for what trying again cannot mend.
@@ -108,6 +125,7 @@ impl Bot {
             };
             match ended {
                 Ended::Fatal(why) => return Err(why),
+                Ended::Stopped => return Ok(0),
                 Ended::Lost(why) => super::complain(&format!("{why}; trying again")),
             }
             self.rest(jittered(retry)).await;
@@ -159,6 +177,10 @@ impl Bot {
                         send(socket, call).await?;
                     }
                     self.start_waiting();
+                }
+                () = self.stop.cancelled() => {
+                    let _ = tokio::time::timeout(GOODBYE, socket.close(None)).await;
+                    return Err(Ended::Stopped);
                 }
                 _ = heartbeats.tick() => {
                     for id in &self.at_work {

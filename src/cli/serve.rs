@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{ConfigArgs, Outcome};
@@ -47,8 +47,10 @@ async fn serve(config: Config, args: ServeArgs) -> Outcome {
     let stop = CancellationToken::new();
     let owner = control::bind(&config.data_dir).map_err(|e| format!("{}: the control socket cannot be opened: {e}", config.data_dir.display()))?;
     let owner = tokio::spawn(control::serve(owner, engine.clone(), config.base_url(bound), stop.clone()));
+    // Before anybody hears that the relay is there: whoever knows may send a signal.
+    let signals = Signals::listen()?;
     greet(&config, bound, &minted);
-    tokio::spawn(signals(engine.clone(), args, stop.clone()));
+    tokio::spawn(obey(signals, engine.clone(), args, stop.clone()));
 
     inbound::serve(listener, engine.clone(), stop).await;
 
@@ -68,18 +70,26 @@ fn cannot_listen(config: &Config, error: &std::io::Error) -> String {
     format!("cannot listen on {}: {error}; {remedy}", config.listen)
 }
 
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, String> {
+        let on = |kind| signal(kind).map_err(|e| format!("signals cannot be received: {e}"));
+        Ok(Self { terminate: on(SignalKind::terminate())?, interrupt: on(SignalKind::interrupt())?, hangup: on(SignalKind::hangup())? })
+    }
+}
+
 /// Stops on SIGTERM and SIGINT; reads the agents anew on SIGHUP.
-async fn signals(engine: Arc<Engine>, args: ServeArgs, stop: CancellationToken) {
-    let streams = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
-    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = streams else {
-        tracing::error!("signals cannot be received; stop the relay with kill -9");
-        return;
-    };
+async fn obey(mut signals: Signals, engine: Arc<Engine>, args: ServeArgs, stop: CancellationToken) {
     loop {
         tokio::select! {
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-            _ = hangup.recv() => reload(&engine, &args).await,
+            _ = signals.terminate.recv() => break,
+            _ = signals.interrupt.recv() => break,
+            _ = signals.hangup.recv() => reload(&engine, &args).await,
         }
     }
     tracing::info!("stopping");

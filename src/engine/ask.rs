@@ -84,7 +84,7 @@ pub struct Going {
     to: Arc<str>,
     from: AgentName,
     waiting: Waiting,
-    recorded: oneshot::Receiver<Written>,
+    recorded: Option<oneshot::Receiver<Written>>,
     deadline: Instant,
     /// The question was asked before: its end may be on record already.
     again: bool,
@@ -93,8 +93,10 @@ pub struct Going {
 impl Going {
     /// Resolves when the exchange is on record (or cannot be, where the relay goes on regardless).
     pub async fn recorded(&mut self) {
-        // Gone only with the store itself.
-        let _ = (&mut self.recorded).await;
+        if let Some(recorded) = self.recorded.take() {
+            // Gone only with the store itself.
+            let _ = recorded.await;
+        }
     }
 }
 
@@ -125,7 +127,7 @@ impl Engine {
             (verdict, waiting.map(|waiting| (id, again, waiting)), done)
         };
         if let Some((id, again, waiting)) = going {
-            let going = Going { id, conversation, to, from: from.clone(), waiting, recorded: done, deadline, again };
+            let going = Going { id, conversation, to, from: from.clone(), waiting, recorded: Some(done), deadline, again };
             return Ok(Begun::Going(going));
         }
         let durable = done.await == Ok(Written::Durable);
@@ -145,7 +147,11 @@ impl Engine {
     }
 
     /// Waits for the end of an exchange that began.
-    pub async fn finish(self: &Arc<Self>, going: Going) -> Result<AskReport, StoreError> {
+    pub async fn finish(self: &Arc<Self>, mut going: Going) -> Result<AskReport, StoreError> {
+        if going.again {
+            // The first may be on its way to the disk still; nobody hears of it before it is there.
+            going.recorded().await;
+        }
         let Going { id, conversation, to, from, waiting, deadline, again, .. } = going;
         if again {
             // Nobody waits for an absent agent: the first call did not either.
@@ -175,11 +181,9 @@ impl Engine {
         let waiting = self.waiters.wait(id);
         let record = self.read(move |store| store.record(id)).await?;
         let Some(Record { asked, .. }) = record.filter(|r| r.asked.from == *from && self.is_kept(r)) else { return Ok(None) };
-        let (told, recorded) = oneshot::channel();
-        let _ = told.send(Written::Durable);
         let deadline = Instant::now() + self.config().ask_max_wait;
         let (conversation, to) = (asked.conversation, asked.to.clone());
-        Ok(Some(Going { id, conversation, to, from: from.clone(), waiting, recorded, deadline, again: true }))
+        Ok(Some(Going { id, conversation, to, from: from.clone(), waiting, recorded: None, deadline, again: true }))
     }
 
     /// Draws the ids and looks up what history has under the named conversation and key.
@@ -224,10 +228,14 @@ impl Engine {
         self.answer_of(from, id, waiting, deadline).await
     }
 
-    /// `waiting` is in place before the record is read: an exchange that ends in between is heard of in one way or the other.
+    /// `waiting` is in place before anything is looked at: an exchange that ends in between is heard of in one way or the
+    /// other. What is open is known here even while the disk refuses; everything else, foreign ones too, goes to history.
     async fn answer_of(self: &Arc<Self>, from: &AgentName, id: RequestId, waiting: Waiting, deadline: Instant) -> Result<AnswerReport, StoreError> {
-        let queued = self.queued(id);
-        let record = self.read(move |store| store.record(id)).await?;
+        let open = self.relay().open(id).map(|open| Record { asked: open.asked.clone(), end: None, late: None, refused: false });
+        let record = match open.filter(|record| record.is_party(from)) {
+            Some(open) => Some(open),
+            None => self.read(move |store| store.record(id)).await?,
+        };
         let Some(record) = record.filter(|r| r.is_party(from) && self.is_kept(r)) else { return Ok(AnswerReport::Unknown) };
         if record.end.is_some() {
             return Ok(AnswerReport::Recorded(record));
@@ -235,7 +243,7 @@ impl Engine {
         if let Some(ended) = self.wait(waiting, deadline).await {
             return Ok(AnswerReport::Ended(ended));
         }
-        Ok(match queued {
+        Ok(match self.queued(id) {
             Some(expires) => AnswerReport::Queued { asked: record.asked, expires },
             None => AnswerReport::StillWorking(record.asked),
         })

@@ -148,7 +148,7 @@ impl Router {
             }
             "/bridge/connect" => match auth::agent(&self.engine, request.headers()) {
                 None => auth::unauthorized(),
-                Some(caller) => websocket::upgrade(request, self.engine, caller, &self.sockets, place),
+                Some(caller) => websocket::upgrade(request, self.engine, caller, &self.sockets, place).await,
             },
             _ => self.ordinary(request).await,
         }

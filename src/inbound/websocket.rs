@@ -39,8 +39,9 @@ const MAX_CALLS: usize = 256;
 
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
-/// Answers the upgrade and serves the socket on a task of its own, which keeps the connection's `place` until it ends.
-pub(super) fn upgrade(
+/// Answers the upgrade and serves the socket on a task of its own, which keeps the connection's `place` until it ends. The
+/// bot is connected before it reads the answer: whoever it tells so may ask it at once.
+pub(super) async fn upgrade(
     mut request: Request<Incoming>,
     engine: Arc<Engine>,
     caller: AgentName,
@@ -51,10 +52,19 @@ pub(super) fn upgrade(
         let message = "this address speaks WebSocket: Connection: Upgrade, Upgrade: websocket, Sec-WebSocket-Version: 13";
         return super::error(StatusCode::BAD_REQUEST, message);
     };
+    let connection = match engine.connect(&caller).await {
+        Ok(Some(connection)) => connection,
+        // Removed since its token was looked at.
+        Ok(None) => return super::auth::unauthorized(),
+        Err(e) => {
+            tracing::error!(agent = %caller, error = %e, "a connection could not be recorded");
+            return super::error(StatusCode::SERVICE_UNAVAILABLE, "the relay cannot record anything at the moment");
+        }
+    };
     let upgraded = hyper::upgrade::on(&mut request);
     tasks.spawn(async move {
         match upgraded.await {
-            Ok(io) => serve(io, engine, caller).await,
+            Ok(io) => serve(io, engine, connection).await,
             Err(e) => tracing::debug!(error = %e, "an upgrade did not complete"),
         }
         drop(place);
@@ -78,7 +88,7 @@ fn handshake(headers: &HeaderMap) -> Option<HeaderValue> {
     HeaderValue::from_str(&derive_accept_key(headers.get(SEC_WEBSOCKET_KEY)?.as_bytes())).ok()
 }
 
-async fn serve(io: Upgraded, engine: Arc<Engine>, caller: AgentName) {
+async fn serve(io: Upgraded, engine: Arc<Engine>, connection: Connection) {
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
         .write_buffer_size(0)
@@ -86,14 +96,7 @@ async fn serve(io: Upgraded, engine: Arc<Engine>, caller: AgentName) {
         .max_message_size(Some(MAX_MESSAGE))
         .max_frame_size(Some(MAX_MESSAGE));
     let socket = WebSocketStream::from_raw_socket(TokioIo::new(io), Role::Server, Some(config)).await;
-    match engine.connect(&caller).await {
-        Ok(Some(connection)) => Session::new(socket, connection, engine).run().await,
-        Ok(None) => close(socket, CloseCode::Policy, "this agent was removed").await,
-        Err(e) => {
-            tracing::error!(agent = %caller, error = %e, "a connection could not be recorded");
-            close(socket, CloseCode::Again, "the relay cannot record anything at the moment").await;
-        }
-    }
+    Session::new(socket, connection, engine).run().await;
 }
 
 async fn close(mut socket: Socket, code: CloseCode, reason: &'static str) {
