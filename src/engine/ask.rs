@@ -168,27 +168,43 @@ impl Engine {
 
     /// `waiting` is in place before the record is read: an exchange that ends in between is heard of in one way or the other.
     async fn answer_of(self: &Arc<Self>, from: &AgentName, id: RequestId, waiting: Waiting, deadline: Instant) -> Result<AnswerReport, StoreError> {
-        let queued = self.queued(id);
-        let record = self.read(move |store| store.record(id)).await?;
-        let kept_since = self.now().0.saturating_sub(u64::try_from(self.config().keep_answers.as_millis()).unwrap_or(u64::MAX));
-        let Some(record) = record.filter(|r| r.is_party(from) && r.asked.at.0 >= kept_since) else { return Ok(AnswerReport::Unknown) };
-        if record.end.is_some() {
-            return Ok(AnswerReport::Recorded(record));
+        let (asked, queued) = match self.standing(id) {
+            // What has just been accepted is not on record yet, but may be asked again already.
+            Some(open) => open,
+            None => match self.read(move |store| store.record(id)).await? {
+                Some(record) if record.end.is_some() && self.is_kept(&record) && record.asked.is_party(from) => {
+                    return Ok(AnswerReport::Recorded(record));
+                }
+                Some(record) if record.end.is_none() => (record.asked, None),
+                _ => return Ok(AnswerReport::Unknown),
+            },
+        };
+        if !asked.is_party(from) {
+            return Ok(AnswerReport::Unknown);
         }
         if let Some(ended) = self.wait(waiting, deadline).await {
             return Ok(AnswerReport::Ended(ended));
         }
         Ok(match queued {
-            Some(expires) => AnswerReport::Queued { asked: record.asked, expires },
-            None => AnswerReport::StillWorking(record.asked),
+            Some(expires) => AnswerReport::Queued { asked, expires },
+            None => AnswerReport::StillWorking(asked),
         })
     }
 
-    fn queued(&self, id: RequestId) -> Option<Millis> {
-        match self.relay().open(id)?.phase {
+    fn is_kept(&self, record: &Record) -> bool {
+        let keep = u64::try_from(self.config().keep_answers.as_millis()).unwrap_or(u64::MAX);
+        record.asked.at.plus(keep) >= self.now()
+    }
+
+    /// An exchange that is open, and until when it is kept if it is in a queue.
+    fn standing(&self, id: RequestId) -> Option<(Arc<Asked>, Option<Millis>)> {
+        let relay = self.relay();
+        let open = relay.open(id)?;
+        let expires = match open.phase {
             Phase::Queued { expires } => Some(expires),
             _ => None,
-        }
+        };
+        Some((open.asked.clone(), expires))
     }
 
     /// A relay that stops lets its callers go: what they wait for is taken up at the next start.
