@@ -62,6 +62,9 @@ impl Mcp {
     }
 
     pub(super) async fn handle(&self, request: Request<Incoming>, caller: AgentName) -> Response<Body> {
+        if *request.method() != hyper::Method::POST {
+            return super::wrong_method("POST");
+        }
         let (mut parts, body) = request.into_parts();
         let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY).collect()).await {
             Ok(Ok(body)) => body.to_bytes(),
@@ -72,11 +75,10 @@ impl Mcp {
             Err(_) => return super::error(StatusCode::REQUEST_TIMEOUT, "the body did not arrive within 30 seconds"),
         };
         parts.extensions.insert(caller);
-        let is_post = parts.method == hyper::Method::POST;
         let service = self.service.clone();
         let request = Request::from_parts(parts, Full::<Bytes>::new(body));
         let answer = async move { service.handle(request).await.map(|body| body.map_err(|never| match never {}).boxed_unsync()) };
-        if is_post { stream::early(answer, self.keep_alive).await } else { answer.await }
+        stream::early(answer, self.keep_alive).await
     }
 }
 
