@@ -121,7 +121,10 @@ fn limits(findings: &Findings, config: &Config) {
     println!("  {:>9} ms  silence of the asked bot, then timeout (ask_timeout_ms; each heartbeat starts it anew)", quiet);
     println!("  {:>9} ms  one call of ask_agent, then still_working (ask_max_wait_ms)", wait);
     println!("  {HERMES_TOOL_LIMIT_MS:>9} ms  Hermes' own limit for a tool call (timeout: in its mcp_servers entry, in seconds)");
-    println!("  {:>9} ms  silence on a waiting response at most, below what a proxy allows (keep_alive_ms; common proxies: {PROXY_IDLE_MS})", keep_alive);
+    println!(
+        "  {:>9} ms  silence on a waiting response at most, below what a proxy allows (keep_alive_ms; common proxies: {PROXY_IDLE_MS})",
+        keep_alive
+    );
     println!("  {:>9} ms  a lost bot is waited for (reconnect_grace_ms)", config.limits.reconnect_grace_ms);
     println!("  {:>9} ms  between pings; a bot silent for two is gone (ping_interval_ms)", config.ping_interval.as_millis());
     if keep_alive >= PROXY_IDLE_MS {

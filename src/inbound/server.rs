@@ -143,9 +143,7 @@ impl Router {
                 None => auth::unauthorized(),
                 Some(caller) => self.mcp.handle(request, caller).await,
             },
-            "/bridge/connect" if *request.method() != Method::GET => {
-                super::wrong_method("GET")
-            }
+            "/bridge/connect" if *request.method() != Method::GET => super::wrong_method("GET"),
             "/bridge/connect" => match auth::agent(&self.engine, request.headers()) {
                 None => auth::unauthorized(),
                 Some(caller) => websocket::upgrade(request, self.engine, caller, &self.sockets, place),
