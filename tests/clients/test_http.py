@@ -31,9 +31,11 @@ def modern(request):
         "io.modelcontextprotocol/clientInfo": {"name": "tests", "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": {},
     }
-    request = {**request, "params": {**request["params"], "_meta": meta}}
-    headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": request["method"], "Mcp-Name": request["params"]["name"]}
-    return request, headers
+    params = request.get("params", {})
+    headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": request["method"]}
+    if "name" in params:
+        headers["Mcp-Name"] = params["name"]
+    return {**request, "params": {**params, "_meta": meta}}, headers
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +151,20 @@ def test_no_session_is_given_out(request_of):
     assert status == 200
     assert "mcp-session-id" not in headers
     assert b'"protocolVersion":"2025-11-25"' in body
+
+
+def test_the_list_of_tools_is_not_for_shared_caches(request_of):
+    request, headers = modern({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+    status, _, body = request_of("POST", body=request, **headers)
+    assert status == 200
+    assert b'"cacheScope":"private"' in body
+
+
+def test_a_proxy_may_speak_http_2(relay):
+    with socket.create_connection(("127.0.0.1", relay.port), timeout=15) as connection:
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0")
+        # The first frame back is SETTINGS: three bytes of length, then its type, 4.
+        assert connection.makefile("rb").read(4)[3] == 4
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE", "PUT", "PATCH", "OPTIONS"])
