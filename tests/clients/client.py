@@ -128,6 +128,11 @@ class Client:
         """What the relay said of itself. Clients start side by side: only who needs this waits for it."""
         return self._hello.result(PATIENCE)
 
+    def connected(self):
+        """This client, once it is: before a scene in which time counts."""
+        assert self.hello
+        return self
+
     def tell(self, **command):
         self.process.stdin.write(json.dumps(command) + "\n")
         self.process.stdin.flush()

@@ -30,7 +30,7 @@ def relay(kind, tmp_path_factory):
     """One relay for all tests of one SDK: quick to give up on a silent bot, so that no test waits for long."""
     relay = Relay(
         tmp_path_factory.mktemp("relay"),
-        ask_timeout_ms=2_000,
+        ask_timeout_ms=4_000,
         limits={"max_message_bytes": 1_000, "max_answer_bytes": 1_000},
     )
     yield relay
@@ -38,14 +38,19 @@ def relay(kind, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def alice(relay, kind):
-    return relay.client(kind, "alice")
+def alice_and_bob(relay, kind):
+    return [client.connected() for client in [relay.client(kind, name) for name in ("alice", "bob")]]
 
 
 @pytest.fixture(scope="module")
-def bob(relay, kind):
+def alice(alice_and_bob):
+    return alice_and_bob[0]
+
+
+@pytest.fixture(scope="module")
+def bob(alice_and_bob):
     """Bob's MCP client, through which he replies; his socket is `bobs_socket`."""
-    return relay.client(kind, "bob")
+    return alice_and_bob[1]
 
 
 @pytest.fixture

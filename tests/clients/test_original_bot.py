@@ -11,19 +11,14 @@ from rig import Relay
 
 @pytest.fixture(scope="module")
 def relay(tmp_path_factory):
-    relay = Relay(tmp_path_factory.mktemp("relay"), ask_timeout_ms=1_500, reconnect_grace_ms=10_000)
+    relay = Relay(tmp_path_factory.mktemp("relay"), ask_timeout_ms=3_000, reconnect_grace_ms=10_000)
     yield relay
     relay.stop()
 
 
 @pytest.fixture(scope="module")
-def alice(relay):
-    return relay.client(PYTHON_1, "alice")
-
-
-@pytest.fixture(scope="module")
-def bob(relay):
-    return relay.client(PYTHON_1, "bob")
+def kind():
+    return PYTHON_1
 
 
 @pytest.fixture
@@ -62,7 +57,7 @@ def test_heartbeats_keep_a_question_open_past_the_quiet_limit(alice, bob, bot):
     wake = bot.wake()
     # Twice the quiet limit, with a heartbeat well within it.
     for _ in range(6):
-        bot.hears_nothing_for(0.5)
+        bot.hears_nothing_for(1)
         bot.heartbeat(wake)
     assert not call.done()
     bob.call("reply", request_id=wake["request_id"], answer="done thinking")
@@ -81,12 +76,10 @@ def test_the_heartbeats_of_another_bot_do_not_count(relay, alice, bot):
     other = relay.bot("carol", hello=False)
     call = alice.start("ask_agent", to="bob", message="silence")
     wake = bot.wake()
-    for _ in range(8):
-        if call.done():
-            break
+    for _ in range(4):
         other.heartbeat(wake)
-        other.hears_nothing_for(0.5)
-    assert call.outcome(within=1)["error"] == "timeout"
+        other.hears_nothing_for(1)
+    assert call.outcome(within=2)["error"] == "timeout"
     other.close()
 
 
