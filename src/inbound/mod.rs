@@ -29,6 +29,13 @@ pub(crate) fn error(status: StatusCode, message: &str) -> Response<Body> {
     response
 }
 
+/// `allowed`: what the address does take.
+pub(crate) fn wrong_method(allowed: &'static str) -> Response<Body> {
+    let mut response = error(StatusCode::METHOD_NOT_ALLOWED, "this address does not take this method");
+    response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allowed));
+    response
+}
+
 pub(crate) fn full(text: impl Into<Bytes>) -> Body {
     Full::new(text.into()).map_err(|never| match never {}).boxed_unsync()
 }

@@ -68,6 +68,9 @@ impl Mcp {
     }
 
     pub(super) async fn handle(&self, request: Request<Incoming>, caller: AgentName) -> Response<Body> {
+        if *request.method() != hyper::Method::POST {
+            return super::wrong_method("POST");
+        }
         let (mut parts, body) = request.into_parts();
         if parts.method == hyper::Method::GET
             && let Some(event) = parts.headers.get("last-event-id").and_then(|v| v.to_str().ok())
@@ -88,11 +91,10 @@ impl Mcp {
             return legacy::answer(&self.engine, caller, call, self.keep_alive).await;
         }
         parts.extensions.insert(caller);
-        let is_post = parts.method == hyper::Method::POST;
         let service = self.service.clone();
         let request = Request::from_parts(parts, Full::<Bytes>::new(body));
         let answer = async move { service.handle(request).await.map(|body| body.map_err(|never| match never {}).boxed_unsync()) };
-        if is_post { stream::early(answer, self.keep_alive).await } else { answer.await }
+        stream::early(answer, self.keep_alive).await
     }
 }
 
