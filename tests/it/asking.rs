@@ -26,7 +26,10 @@ async fn a_question_is_answered_over_either_door_and_across_them() {
         };
         let wake = bob.wake().await;
         assert_eq!((text(&wake, "from"), text(&wake, "message")), ("alice", question.as_str()));
-        assert_eq!((&wake["attempt"], &wake["hops"], &wake["origin"], &wake["deadline_ms"]), (&json!(1), &json!(0), &json!("alice"), &json!(120_000)));
+        assert_eq!(
+            (&wake["attempt"], &wake["hops"], &wake["origin"], &wake["deadline_ms"]),
+            (&json!(1), &json!(0), &json!("alice"), &json!(120_000))
+        );
         let answer = format!("answer to {question}");
         let replied = match reply_over_mcp {
             true => replier.reply(text(&wake, "request_id"), &answer).await,
@@ -103,7 +106,9 @@ async fn only_the_asked_may_answer_and_only_once() {
     let id = text(&wake, "request_id");
     let unknown = relay.caller("carol").reply(NOBODYS, "x").await;
     assert_eq!(text(&unknown, "error"), "unknown_request");
-    for foreign in [relay.caller("carol").reply(id, "stolen").await, relay.caller("alice").reply(id, "own").await, carol.answer(&wake, "stolen").await] {
+    for foreign in
+        [relay.caller("carol").reply(id, "stolen").await, relay.caller("alice").reply(id, "own").await, carol.answer(&wake, "stolen").await]
+    {
         assert_eq!(foreign, unknown);
     }
     let failing = json!({"request_id": id, "error": "failed"});

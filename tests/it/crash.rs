@@ -62,9 +62,8 @@ async fn every_answer_that_was_read_survives_kill_9_and_no_question_is_asked_twi
         relay.wait_online(name, true).await;
     }
     let (read, enough, met_dead) = (Read::default(), Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let askers: Vec<_> = (0..ASKERS)
-        .map(|n| tokio::spawn(asks(relay.caller(&format!("asker{n}")), n, read.clone(), enough.clone(), met_dead.clone())))
-        .collect();
+    let askers: Vec<_> =
+        (0..ASKERS).map(|n| tokio::spawn(asks(relay.caller(&format!("asker{n}")), n, read.clone(), enough.clone(), met_dead.clone()))).collect();
     let mut dice = Seeded(20_261_130);
     for round in 0..ROUNDS {
         // Not before something was answered since the last start, and then at any moment.

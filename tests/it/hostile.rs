@@ -78,7 +78,8 @@ async fn malformed_http_is_refused_and_the_relay_serves_on() {
     for (bytes, allowed) in cases {
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(120)]).into_owned();
         let line = said_to(&relay, &bytes).await;
-        let fine = allowed.iter().any(|word| line == *word || line.split(' ').nth(1) == Some(word) || (word.is_empty() && !line.starts_with("HTTP/1.1 2")));
+        let fine =
+            allowed.iter().any(|word| line == *word || line.split(' ').nth(1) == Some(word) || (word.is_empty() && !line.starts_with("HTTP/1.1 2")));
         assert!(fine, "{shown:?} was answered with {line:?}, not with one of {allowed:?}");
         relay.is_well().await;
     }
@@ -135,7 +136,8 @@ async fn slow_and_half_open_senders_hold_nobody_up() {
 async fn malformed_json_rpc_is_refused_and_the_relay_serves_on() {
     let relay = Relay::start("", &["alice", "bob"]).await;
     let alice = relay.caller("alice");
-    let call = |arguments: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"ask_agent","arguments":{arguments}}}}}"#);
+    let call =
+        |arguments: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"ask_agent","arguments":{arguments}}}}}"#);
     let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
     let deep_object = format!("{}1{}", "{\"a\":".repeat(100_000), "}".repeat(100_000));
     let whole = call(r#"{"to":"bob","message":"m"}"#);
@@ -180,7 +182,9 @@ async fn malformed_json_rpc_is_refused_and_the_relay_serves_on() {
 async fn odd_texts_travel_whole() {
     let relay = Relay::start("", &["alice", "bob"]).await;
     let mut bob = relay.bot("bob").await;
-    for odd in ["a\u{0}b", "\u{feff}\u{202e}evil\u{202c}", "𝄞 👩‍👩‍👧 é e\u{301}", "\r\n\r\ndata: x\n\n:\n", "</script><b>&amp;", "\u{2028}\u{ffff}\u{fffd}"] {
+    for odd in
+        ["a\u{0}b", "\u{feff}\u{202e}evil\u{202c}", "𝄞 👩‍👩‍👧 é e\u{301}", "\r\n\r\ndata: x\n\n:\n", "</script><b>&amp;", "\u{2028}\u{ffff}\u{fffd}"]
+    {
         let asking = relay.caller("alice").asking(json!({"to": "bob", "message": odd}));
         let wake = bob.wake().await;
         assert_eq!(text(&wake, "message"), odd);

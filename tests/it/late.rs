@@ -23,7 +23,10 @@ async fn an_answer_after_the_end_is_kept_and_handed_over() {
     let expected = json!({"type": "answer", "request_id": id, "conversation_id": wake["conversation_id"], "to": "bob", "answer": "slow"});
     assert_eq!(frame, expected);
     let fetched = relay.caller("alice").get_answer(id, 0).await;
-    assert_eq!((&fetched["ok"], text(&fetched, "answer"), &fetched["late"], text(&fetched, "outcome")), (&json!(true), "slow", &json!(true), "timeout"));
+    assert_eq!(
+        (&fetched["ok"], text(&fetched, "answer"), &fetched["late"], text(&fetched, "outcome")),
+        (&json!(true), "slow", &json!(true), "timeout")
+    );
     assert_eq!(text(&bob.answer(&wake, "slower").await, "error"), "already_answered");
     assert_eq!(text(&relay.caller("carol").get_answer(id, 0).await, "error"), "unknown_request");
     let kept = relay.on_record("quick!").await;

@@ -57,7 +57,20 @@ async fn frames_that_mean_nothing_are_ignored() {
     let relay = Relay::start("", &["alice", "bob"]).await;
     let (mut bob, mut alice) = (relay.bot("bob").await, relay.bot("alice").await);
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-    for nothing in ["", "null", "[]", "{", "{}", "7", "\"wake\"", r#"{"type":"dance"}"#, r#"{"type":7}"#, r#"{"type":"heartbeat"}"#, r#"{"type":"received","request_id":[]}"#, &deep] {
+    for nothing in [
+        "",
+        "null",
+        "[]",
+        "{",
+        "{}",
+        "7",
+        "\"wake\"",
+        r#"{"type":"dance"}"#,
+        r#"{"type":7}"#,
+        r#"{"type":"heartbeat"}"#,
+        r#"{"type":"received","request_id":[]}"#,
+        &deep,
+    ] {
         bob.socket.send(Message::text(nothing)).await.unwrap();
     }
     bob.send(json!({"type": "hello", "adapter": 5, "instance": {"a": 1}, "features": "all", "more": null})).await;

@@ -4,7 +4,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::rig::{Bot, Relay, Ran, text, until};
+use crate::rig::{Bot, Ran, Relay, text, until};
 
 const NO_TOKENS: &str = "listen = \"127.0.0.1:0\"\n[[agents]]\nname = \"alice\"\n[[agents]]\nname = \"bob\"\n";
 

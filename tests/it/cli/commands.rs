@@ -155,7 +155,9 @@ async fn healthcheck_exits_by_the_relays_readiness() {
 #[tokio::test]
 async fn wrong_arguments_exit_with_2_and_help_with_0() {
     let relay = Relay::prepare("", &["alice"]);
-    for wrong in [&["dance"][..], &["--dance"], &["agent"], &["agent", "add"], &["ask"], &["serve", "extra"], &["listen", "--exec", "x", "--jobs", "0"]] {
+    for wrong in
+        [&["dance"][..], &["--dance"], &["agent"], &["agent", "add"], &["ask"], &["serve", "extra"], &["listen", "--exec", "x", "--jobs", "0"]]
+    {
         let ran = relay.run(wrong).await;
         assert!(ran.code == 2 && ran.err.contains("Usage") || ran.err.contains("error:"), "{wrong:?}: {ran:?}");
     }

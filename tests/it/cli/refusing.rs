@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use redb::{Database, TableDefinition};
 
-use crate::rig::{Relay, Ran};
+use crate::rig::{Ran, Relay};
 
 fn refused(ran: &Ran, words: &[&str]) {
     assert_eq!(ran.code, 1, "{ran:?}");

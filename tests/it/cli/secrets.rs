@@ -51,7 +51,9 @@ async fn no_token_stands_in_any_log_however_much_is_logged() {
     assert!(said.contains("TRACE") && said.contains(text(&wake, "request_id")), "it logs little: {} bytes", said.len());
     let tokens = ["tok-alice-0123456789", "tok-bob-0123456789", &made_token, &rotated_token, WRONG];
     for token in tokens {
-        for (what, output) in [("relay", &said), ("add", &made.err), ("rotate", &rotated.err), ("ask", &lent.err), ("ask", &lent.out), ("revoke", &revoked.out)] {
+        for (what, output) in
+            [("relay", &said), ("add", &made.err), ("rotate", &rotated.err), ("ask", &lent.err), ("ask", &lent.out), ("revoke", &revoked.out)]
+        {
             let found = output.lines().find(|line| line.contains(token));
             assert!(found.is_none(), "the {what} printed a token: {found:?}");
         }

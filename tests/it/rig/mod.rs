@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 pub use bot::Bot;
 pub use caller::Caller;
-pub use relay::{Relay, Ran};
+pub use relay::{Ran, Relay};
 pub use worker::Worker;
 
 /// How long anything may take that should happen at once; generous, because test machines are busy.
