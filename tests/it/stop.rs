@@ -86,7 +86,7 @@ async fn a_stop_does_not_wait_for_who_neither_reads_nor_goes_on_sending() {
     relay.wait_online("bob", true).await;
     let alice = relay.caller("alice");
     let askings: Vec<_> = (0..32).map(|n| alice.asking(json!({"to": "bob", "message": format!("{n} {}", "x".repeat(250_000))}))).collect();
-    until("the deaf bot is asked", async || (relay.exchanges().await.len() == 32).then_some(())).await;
+    until("the deaf bot is asked", async || (alice.look_at("bob").await["waiting"] == 32).then_some(())).await;
     let mut half = TcpStream::connect(relay.host()).await.unwrap();
     let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer tok-alice-0123456789\r\nContent-Length: 100\r\n\r\n{";
     half.write_all(head.as_bytes()).await.unwrap();
