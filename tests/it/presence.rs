@@ -1,7 +1,7 @@
 //! Comings and goings: a connection is a number, not a name. What a lost, an old or a silent connection costs (nothing),
 //! and what a clean goodbye says (ask later).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -162,7 +162,7 @@ async fn connections_that_come_and_go_lose_nothing_and_mix_nothing_up() {
     for asker in askers.collect::<Vec<_>>() {
         soon("an asker ends", asker).await.unwrap();
     }
-    let (mut wakes, mut connects) = (HashMap::new(), 0);
+    let (mut wakes, mut connects, mut taken) = (HashMap::new(), 0, HashSet::new());
     for worker in &workers {
         let memory = worker.memory.lock().unwrap();
         connects += memory.connects;
@@ -173,7 +173,9 @@ async fn connections_that_come_and_go_lose_nothing_and_mix_nothing_up() {
         for (request, acknowledged) in &memory.acknowledged {
             let fine = acknowledged["ok"] == true || acknowledged["error"] == "already_answered";
             assert!(fine && acknowledged["late"] != true, "{request}: {acknowledged}");
+            assert!(acknowledged["ok"] != true || taken.insert(request.clone()), "{request} was answered twice");
         }
+        assert_eq!(memory.needless, Vec::<String>::new(), "woken for what it had answered");
     }
     assert!(connects > 30, "{connects} connections");
     for (question, mut attempts) in wakes {

@@ -19,6 +19,8 @@ pub struct Memory {
     pub wakes: Vec<(String, String, u64)>,
     /// Request -> the reply that the relay has acknowledged, as it acknowledged it.
     pub acknowledged: HashMap<String, Value>,
+    /// Requests for which it was woken after the relay had acknowledged its answer.
+    pub needless: Vec<String>,
     pub connects: u32,
 }
 
@@ -68,7 +70,7 @@ async fn live(mut life: Life, memory: Arc<Mutex<Memory>>) {
             let known = replies.iter().filter(|(id, _)| !memory.lock().unwrap().acknowledged.contains_key(*id));
             let first: Vec<Value> = [hello].into_iter().chain(known.map(|(_, call)| call.clone())).collect();
             let frames = life.flaps.as_mut().map_or(u64::MAX, |dice| 1 + dice.below(12));
-            let _ = work(&mut bot, first, &memory, &mut replies, life.answer, frames).await;
+            let _ = work(&mut bot, first, &memory, &mut replies, &life, frames).await;
         }
         // The time that a bot takes to come back.
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -80,7 +82,7 @@ async fn work(
     first: Vec<Value>,
     memory: &Mutex<Memory>,
     replies: &mut HashMap<String, Value>,
-    answer: fn(&str) -> String,
+    Life { answer, instance, .. }: &Life,
     mut frames: u64,
 ) -> Result<(), tokio_tungstenite::tungstenite::Error> {
     for frame in first {
@@ -94,7 +96,7 @@ async fn work(
         }
         let frame: Value = serde_json::from_str(&frame).unwrap();
         if frame["type"] == "result" {
-            let id = text(&frame, "id").trim_start_matches("reply ").to_owned();
+            let id = text(&frame, "id").split(' ').nth(1).unwrap().to_owned();
             memory.lock().unwrap().acknowledged.insert(id, frame["result"].clone());
         }
         if frame["type"] != "wake" {
@@ -102,11 +104,17 @@ async fn work(
         }
         let id = text(&frame, "request_id").to_owned();
         let question = text(&frame, "message").to_owned();
-        memory.lock().unwrap().wakes.push((question.clone(), id.clone(), frame["attempt"].as_u64().unwrap()));
+        {
+            let mut memory = memory.lock().unwrap();
+            memory.wakes.push((question.clone(), id.clone(), frame["attempt"].as_u64().unwrap()));
+            if memory.acknowledged.contains_key(&id) {
+                memory.needless.push(id.clone());
+            }
+        }
         let received = json!({"type": "received", "request_id": id});
         bot.socket.send(Message::text(received.to_string())).await?;
         let arguments = json!({"request_id": id, "answer": answer(&question)});
-        let call = json!({"type": "call", "id": format!("reply {id}"), "tool": "reply", "arguments": arguments});
+        let call = json!({"type": "call", "id": format!("reply {id} by {instance}"), "tool": "reply", "arguments": arguments});
         replies.insert(id, call.clone());
         bot.socket.send(Message::text(call.to_string())).await?;
     }
