@@ -138,13 +138,16 @@ impl Session {
         tokio::pin!(hello_by);
         let hang_up = self.connection.hang_up.clone();
         loop {
+            // In this order: what the bot is told comes before the results of its calls, because it was decided before
+            // them. A wake must not follow the result of the very reply that made it needless.
             let going = tokio::select! {
-                frame = self.socket.next() => self.heard(frame).await,
+                biased;
+                () = hang_up.cancelled() => Err(Some((CloseCode::Policy, "closed by the relay"))),
                 Some(told) = self.connection.queue.recv() => self.tell(told).await,
                 Some(done) = self.calls.join_next() => self.answer(done).await,
                 () = &mut hello_by, if !self.introduced => self.introduce(None).await,
                 _ = pings.tick() => self.ping().await,
-                () = hang_up.cancelled() => Err(Some((CloseCode::Policy, "closed by the relay"))),
+                frame = self.socket.next() => self.heard(frame).await,
             };
             if let Err(end) = going {
                 return end;

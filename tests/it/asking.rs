@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::rig::{Relay, soon, text, until};
+use crate::rig::{Relay, Worker, soon, text, until};
 
 const NOBODYS: &str = "01937000-0000-7000-8000-000000000001";
 
@@ -173,6 +173,49 @@ async fn a_request_key_is_one_question_however_often_it_is_asked() {
     assert_eq!(later, json!({"ok": true, "conversation_id": first["conversation_id"], "request_id": first["request_id"], "answer": "kept"}));
     assert_eq!(text(&alice.call("ask_agent", ask("another")).await, "error"), "conflict");
     bob.is_not_woken().await;
+}
+
+#[tokio::test]
+async fn a_question_asked_twice_in_the_same_moment_is_one_question_with_one_answer() {
+    let relay = Relay::start("", &["alice", "bob"]).await;
+    let (mut alice, mut bob) = (relay.bot("alice").await, relay.bot("bob").await);
+    for n in 0..30 {
+        let (first, second) = (format!("first {n}"), format!("second {n}"));
+        let key = (n % 2 == 0).then(|| format!("key {n}"));
+        for id in [&first, &second] {
+            // Without a key two numbered calls are two questions: each has a key of its own then.
+            let arguments = json!({"to": "bob", "message": format!("q {n}"), "request_key": key});
+            alice.begin_call(id, "ask_agent", arguments).await;
+        }
+        let wakes = if key.is_some() { 1 } else { 2 };
+        for _ in 0..wakes {
+            let wake = bob.wake().await;
+            assert_eq!(text(&wake, "message"), format!("q {n}"));
+            bob.answer(&wake, &format!("a {n}")).await;
+        }
+        let results = [alice.result_of(&first).await, alice.result_of(&second).await];
+        assert_eq!((&results[0]["answer"], &results[1]["answer"]), (&json!(format!("a {n}")), &json!(format!("a {n}"))), "{results:?}");
+        assert_eq!(results[0]["request_id"] == results[1]["request_id"], key.is_some());
+    }
+    bob.is_not_woken().await;
+}
+
+#[tokio::test]
+async fn two_posts_of_one_question_in_the_same_moment_are_both_answered() {
+    let relay = Relay::start("", &["alice", "bob"]).await;
+    let bob = Worker::start(relay.address.clone(), "bob", |question| format!("to {question}"));
+    relay.wait_online("bob", true).await;
+    let alice = relay.caller("alice");
+    for n in 0..30 {
+        let ask = json!({"to": "bob", "message": format!("q {n}")});
+        let (first, second) = tokio::join!(alice.asking(ask.clone()), alice.asking(ask));
+        let (first, second) = (first.unwrap(), second.unwrap());
+        for result in [&first, &second] {
+            assert_eq!((&result["ok"], &result["answer"]), (&json!(true), &json!(format!("to q {n}"))), "{result}");
+        }
+        let wakes = bob.memory.lock().unwrap().wakes.iter().filter(|(question, ..)| *question == format!("q {n}")).count();
+        assert_eq!(wakes, if first["request_id"] == second["request_id"] { 1 } else { 2 });
+    }
 }
 
 #[tokio::test]

@@ -99,6 +99,7 @@ async fn every_answer_that_was_read_survives_kill_9_and_no_question_is_asked_twi
         for (request, acknowledged) in &memory.acknowledged {
             assert_eq!(acknowledged, &json!({"ok": true}), "{request}");
         }
+        assert_eq!(memory.needless, Vec::<String>::new(), "woken for what it had answered");
         assert!(memory.connects > ROUNDS as u32 / 2, "{} connections", memory.connects);
     }
     let exchanges = relay.exchanges().await;

@@ -1,13 +1,14 @@
 //! Comings and goings: a connection is a number, not a name. What a lost, an old or a silent connection costs (nothing),
 //! and what a clean goodbye says (ask later).
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use serde_json::json;
 
 use crate::rig::raw::{close_code, upgraded};
-use crate::rig::{Bot, Relay, soon, text};
+use crate::rig::{Bot, Relay, Seeded, Worker, soon, text, until};
 
 /// A socket that is gone without a goodbye.
 fn die(bot: Bot) {
@@ -134,4 +135,52 @@ async fn a_silent_peer_is_dropped_after_two_pings_and_one_that_answers_them_stay
     tokio::time::sleep(Duration::from_millis(900)).await;
     assert!(relay.is_online("carol").await && !reading.is_finished());
     reading.abort();
+}
+
+/// Four bots of two processes each, all of whose connections are lost after a few frames, whatever is under way.
+#[tokio::test]
+async fn connections_that_come_and_go_lose_nothing_and_mix_nothing_up() {
+    let answer = |question: &str| format!("<{}>", question.chars().rev().collect::<String>());
+    let names = ["bot0", "bot1", "bot2", "bot3", "asker"];
+    let relay = Relay::start("", &names).await;
+    let workers: Vec<Worker> = (0..8).map(|n| Worker::flapping(relay.address.clone(), names[n as usize % 4], answer, n + 1)).collect();
+    for name in &names[..4] {
+        until(name, async || workers.iter().any(|w| w.memory.lock().unwrap().connects > 0).then_some(())).await;
+        relay.wait_online(name, true).await;
+    }
+    let askers = (0..16).map(|asker| {
+        let caller = relay.caller("asker");
+        tokio::spawn(async move {
+            let mut dice = Seeded(asker + 100);
+            for n in 0..12 {
+                let question = format!("{asker} asks {n}: {}", dice.below(u64::MAX));
+                let result = caller.ask(&format!("bot{}", dice.below(4)), &question).await;
+                assert_eq!((&result["ok"], &result["answer"]), (&json!(true), &json!(answer(&question))), "{result}");
+            }
+        })
+    });
+    for asker in askers.collect::<Vec<_>>() {
+        soon("an asker ends", asker).await.unwrap();
+    }
+    let (mut wakes, mut connects, mut taken) = (HashMap::new(), 0, HashSet::new());
+    for worker in &workers {
+        let memory = worker.memory.lock().unwrap();
+        connects += memory.connects;
+        for (question, request, attempt) in &memory.wakes {
+            let attempts: &mut Vec<(String, u64)> = wakes.entry(question.clone()).or_default();
+            attempts.push((request.clone(), *attempt));
+        }
+        for (request, acknowledged) in &memory.acknowledged {
+            let fine = acknowledged["ok"] == true || acknowledged["error"] == "already_answered";
+            assert!(fine && acknowledged["late"] != true, "{request}: {acknowledged}");
+            assert!(acknowledged["ok"] != true || taken.insert(request.clone()), "{request} was answered twice");
+        }
+        assert_eq!(memory.needless, Vec::<String>::new(), "woken for what it had answered");
+    }
+    assert!(connects > 30, "{connects} connections");
+    for (question, mut attempts) in wakes {
+        attempts.sort_by_key(|(_, attempt)| *attempt);
+        assert!(attempts.iter().all(|(request, _)| *request == attempts[0].0), "{question} became two: {attempts:?}");
+        assert!(attempts.windows(2).all(|w| w[0].1 < w[1].1), "{question}: an attempt came twice: {attempts:?}");
+    }
 }

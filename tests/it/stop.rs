@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::json;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::rig::raw::upgraded;
 use crate::rig::{Bot, Relay, soon, text, until};
 
 #[tokio::test]
@@ -32,7 +33,7 @@ async fn a_stop_under_load_is_orderly_and_the_work_goes_on_after_it() {
     let mut silent = TcpStream::connect(relay.host()).await.unwrap();
     let mut idle = TcpStream::connect(relay.host()).await.unwrap();
     let head = format!("GET /health HTTP/1.1\r\nHost: {}\r\n\r\n", relay.host());
-    tokio::io::AsyncWriteExt::write_all(&mut idle, head.as_bytes()).await.unwrap();
+    idle.write_all(head.as_bytes()).await.unwrap();
     let mut first = [0; 12];
     idle.read_exact(&mut first).await.unwrap();
     assert_eq!(&first, b"HTTP/1.1 200");
@@ -76,4 +77,33 @@ async fn an_interrupt_stops_as_well_and_a_second_relay_may_start_at_once() {
     assert_eq!(code, Some(0));
     relay.up().await;
     relay.is_well().await;
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_who_neither_reads_nor_goes_on_sending() {
+    let mut relay = Relay::start("", &["alice", "bob"]).await;
+    let deaf = upgraded(&relay, "bob").await;
+    relay.wait_online("bob", true).await;
+    let alice = relay.caller("alice");
+    let askings: Vec<_> = (0..32).map(|n| alice.asking(json!({"to": "bob", "message": format!("{n} {}", "x".repeat(250_000))}))).collect();
+    until("the deaf bot is asked", async || (alice.look_at("bob").await["waiting"] == 32).then_some(())).await;
+    let mut half = TcpStream::connect(relay.host()).await.unwrap();
+    let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer tok-alice-0123456789\r\nContent-Length: 100\r\n\r\n{";
+    half.write_all(head.as_bytes()).await.unwrap();
+    // An answered question on the same relay: the half request has been taken in by now.
+    assert_eq!(text(&alice.ask("alice", "me").await, "error"), "self_ask");
+    let (code, took) = relay.stop().await;
+    assert_eq!(code, Some(0), "{}", relay.said());
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    for asking in askings {
+        assert_eq!(text(&soon("a caller is let go", asking).await.unwrap(), "error"), "still_working");
+    }
+    drop(deaf);
+    relay.up().await;
+    let mut bob = relay.bot("bob").await;
+    for _ in 0..32 {
+        let wake = bob.wake().await;
+        bob.answer(&wake, "heard").await;
+    }
+    assert!(relay.exchanges().await.iter().filter(|e| e["to"] == "bob").all(|e| e["answer"] == "heard"));
 }

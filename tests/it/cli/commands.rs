@@ -1,8 +1,11 @@
 //! `ask`, `listen`, `check` and `healthcheck`: what they print and how they exit.
 
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::rig::{Relay, text, until};
+use crate::rig::{Relay, soon, text, until};
 
 #[tokio::test]
 async fn listen_and_ask_make_a_real_answer_without_any_bot() {
@@ -44,6 +47,40 @@ async fn a_command_of_listen_that_fails_or_says_nothing_is_told_to_the_asker() {
     let ran = relay.run(&["ask", "--as", "alice", "--to", "bob", "--json", "who am I?"]).await;
     let result: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(result["answer"], result["request_id"]);
+    listener.kill().await.unwrap();
+}
+
+#[tokio::test]
+async fn listen_says_goodbye_when_it_is_stopped_so_that_nobody_waits_for_it() {
+    let relay = Relay::start("", &["alice", "bob"]).await;
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut listener = relay.spawn(&["listen", "--as", "bob", "--exec", "cat"], "listen");
+        relay.wait_online("bob", true).await;
+        let pid = Pid::from_raw(i32::try_from(listener.id().unwrap()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+        let status = soon("listen ends", listener.wait()).await.unwrap();
+        assert_eq!(status.code(), Some(0));
+        relay.wait_online("bob", false).await;
+        let started = Instant::now();
+        let refused = relay.caller("alice").ask("bob", "still there?").await;
+        assert_eq!(text(&refused, "error"), "agent_offline");
+        assert!(started.elapsed() < Duration::from_secs(10), "the ask waited for a bot that said goodbye");
+    }
+}
+
+#[tokio::test]
+async fn without_a_file_the_built_in_configuration_runs_with_two_agents() {
+    let mut relay = Relay::prepare("", &[]);
+    std::fs::remove_file(relay.path("bridge.toml")).unwrap();
+    relay.up_with(&["--listen", "127.0.0.1:0"]).await;
+    let mut listener = relay.spawn(&["listen", "--as", "bob", "--exec", "wc -w"], "listen");
+    relay.wait_online("bob", true).await;
+    let ran = relay.run(&["ask", "--as", "alice", "--to", "bob", "how many words are these?"]).await;
+    assert_eq!((ran.code, ran.out.trim()), (0, "5"), "{ran:?}");
+    relay.kill().await;
+    relay.up_with(&["serve", "--listen", "127.0.0.1:0"]).await;
+    assert_eq!(text(&relay.on_record("how many words are these?").await, "status"), "ok");
+    assert_eq!(relay.said().matches("hbt_").count(), 2);
     listener.kill().await.unwrap();
 }
 

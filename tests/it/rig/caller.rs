@@ -68,6 +68,12 @@ impl Caller {
         tokio::spawn(async move { caller.call("ask_agent", arguments).await })
     }
 
+    /// What list_agents says of one agent; cheap however much is on record.
+    pub async fn look_at(&self, agent: &str) -> Value {
+        let listed = self.call("list_agents", json!({})).await;
+        listed.as_array().unwrap().iter().find(|a| a["name"] == agent).unwrap().clone()
+    }
+
     pub async fn reply(&self, request_id: &str, answer: &str) -> Value {
         self.call("reply", json!({"request_id": request_id, "answer": answer})).await
     }

@@ -85,6 +85,10 @@ impl Relay {
 
     /// Starts the relay and waits until it listens.
     pub async fn up(&mut self) {
+        self.up_with(&[]).await;
+    }
+
+    pub async fn up_with(&mut self, arguments: &[&str]) {
         assert!(self.child.is_none(), "it runs");
         self.runs += 1;
         let file = |kind: &str| File::create(self.path(&format!("{kind}-{}", self.runs))).unwrap();
@@ -92,7 +96,7 @@ impl Relay {
         if let Some(filter) = self.log {
             command.env("RUST_LOG", filter);
         }
-        let mut child = command.stdout(file("out")).stderr(file("err")).spawn().unwrap();
+        let mut child = command.args(arguments).stdout(file("out")).stderr(file("err")).spawn().unwrap();
         let out = self.path(&format!("out-{}", self.runs));
         let listening = until("the relay listens", async || {
             assert!(child.try_wait().unwrap().is_none(), "the relay ended: {}", self.said());

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::relay::{Address, token};
-use super::{Bot, text};
+use super::{Bot, Seeded, text};
 
 #[derive(Default)]
 pub struct Memory {
@@ -19,6 +19,8 @@ pub struct Memory {
     pub wakes: Vec<(String, String, u64)>,
     /// Request -> the reply that the relay has acknowledged, as it acknowledged it.
     pub acknowledged: HashMap<String, Value>,
+    /// Requests for which it was woken after the relay had acknowledged its answer.
+    pub needless: Vec<String>,
     pub connects: u32,
 }
 
@@ -30,10 +32,26 @@ pub struct Worker {
 impl Worker {
     /// Works as `name` with the answers of `answer` until it is dropped.
     pub fn start(address: Address, name: &str, answer: fn(&str) -> String) -> Self {
-        let memory = Arc::<Mutex<Memory>>::default();
-        let life = live(address, name.to_owned(), memory.clone(), answer);
-        Self { memory, task: tokio::spawn(life) }
+        Self::run(Life { address, name: name.to_owned(), instance: format!("the only {name}"), answer, flaps: None })
     }
+
+    /// One of several processes of `name` whose connections are lost, each after a few frames that a dice chooses.
+    pub fn flapping(address: Address, name: &str, answer: fn(&str) -> String, seed: u64) -> Self {
+        Self::run(Life { address, name: name.to_owned(), instance: format!("{name} {seed}"), answer, flaps: Some(Seeded(seed)) })
+    }
+
+    fn run(life: Life) -> Self {
+        let memory = Arc::<Mutex<Memory>>::default();
+        Self { memory: memory.clone(), task: tokio::spawn(live(life, memory)) }
+    }
+}
+
+struct Life {
+    address: Address,
+    name: String,
+    instance: String,
+    answer: fn(&str) -> String,
+    flaps: Option<Seeded>,
 }
 
 impl Drop for Worker {
@@ -42,16 +60,17 @@ impl Drop for Worker {
     }
 }
 
-async fn live(address: Address, name: String, memory: Arc<Mutex<Memory>>, answer: fn(&str) -> String) {
+async fn live(mut life: Life, memory: Arc<Mutex<Memory>>) {
     let mut replies: HashMap<String, Value> = HashMap::new();
     loop {
-        let url = address.lock().unwrap().clone();
-        if let Ok(mut bot) = Bot::connect(&url, &name, &token(&name)).await {
+        let url = life.address.lock().unwrap().clone();
+        if let Ok(mut bot) = Bot::connect(&url, &life.name, &token(&life.name)).await {
             memory.lock().unwrap().connects += 1;
-            let hello = json!({"type": "hello", "instance": format!("the only {name}"), "features": ["restarting"]});
+            let hello = json!({"type": "hello", "instance": life.instance, "features": ["restarting"]});
             let known = replies.iter().filter(|(id, _)| !memory.lock().unwrap().acknowledged.contains_key(*id));
             let first: Vec<Value> = [hello].into_iter().chain(known.map(|(_, call)| call.clone())).collect();
-            let _ = work(&mut bot, first, &memory, &mut replies, answer).await;
+            let frames = life.flaps.as_mut().map_or(u64::MAX, |dice| 1 + dice.below(12));
+            let _ = work(&mut bot, first, &memory, &mut replies, &life, frames).await;
         }
         // The time that a bot takes to come back.
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -63,16 +82,21 @@ async fn work(
     first: Vec<Value>,
     memory: &Mutex<Memory>,
     replies: &mut HashMap<String, Value>,
-    answer: fn(&str) -> String,
+    Life { answer, instance, .. }: &Life,
+    mut frames: u64,
 ) -> Result<(), tokio_tungstenite::tungstenite::Error> {
     for frame in first {
         bot.socket.send(Message::text(frame.to_string())).await?;
     }
     while let Some(message) = bot.socket.next().await {
         let Message::Text(frame) = message? else { continue };
+        frames -= 1;
+        if frames == 0 {
+            return Ok(());
+        }
         let frame: Value = serde_json::from_str(&frame).unwrap();
         if frame["type"] == "result" {
-            let id = text(&frame, "id").trim_start_matches("reply ").to_owned();
+            let id = text(&frame, "id").split(' ').nth(1).unwrap().to_owned();
             memory.lock().unwrap().acknowledged.insert(id, frame["result"].clone());
         }
         if frame["type"] != "wake" {
@@ -80,11 +104,17 @@ async fn work(
         }
         let id = text(&frame, "request_id").to_owned();
         let question = text(&frame, "message").to_owned();
-        memory.lock().unwrap().wakes.push((question.clone(), id.clone(), frame["attempt"].as_u64().unwrap()));
+        {
+            let mut memory = memory.lock().unwrap();
+            memory.wakes.push((question.clone(), id.clone(), frame["attempt"].as_u64().unwrap()));
+            if memory.acknowledged.contains_key(&id) {
+                memory.needless.push(id.clone());
+            }
+        }
         let received = json!({"type": "received", "request_id": id});
         bot.socket.send(Message::text(received.to_string())).await?;
         let arguments = json!({"request_id": id, "answer": answer(&question)});
-        let call = json!({"type": "call", "id": format!("reply {id}"), "tool": "reply", "arguments": arguments});
+        let call = json!({"type": "call", "id": format!("reply {id} by {instance}"), "tool": "reply", "arguments": arguments});
         replies.insert(id, call.clone());
         bot.socket.send(Message::text(call.to_string())).await?;
     }
