@@ -6,6 +6,8 @@
 //! chain ends at the first entry that is not whole or does not continue the positions: what follows is an earlier lap.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use redb::StorageBackend;
 
@@ -20,7 +22,8 @@ const FULL: u64 = 32 << 20;
 const CHUNK: u64 = 1 << 20;
 
 pub(super) struct Journal {
-    file: Medium,
+    file: Arc<Medium>,
+    syncer: Syncer,
     at: u64,
     grown: u64,
     buffer: Vec<u8>,
@@ -35,7 +38,8 @@ pub(super) struct Entry {
 impl Journal {
     pub(super) fn new(file: Medium) -> io::Result<Self> {
         let grown = file.len()?;
-        Ok(Self { file, at: 0, grown, buffer: Vec::new() })
+        let file = Arc::new(file);
+        Ok(Self { syncer: Syncer::new(file.clone())?, file, at: 0, grown, buffer: Vec::new() })
     }
 
     /// The entries that continue the log after `applied`, oldest first. Reading stops at the first that is not whole.
@@ -59,22 +63,28 @@ impl Journal {
         Ok(entries)
     }
 
-    /// Puts a batch on disk. On error nothing of it may be taken as written.
-    pub(super) fn append(&mut self, first: Seq, rows: &[Vec<u8>]) -> io::Result<()> {
+    /// Writes a batch and begins to sync it. Nothing of it may be taken as written before `synced` says so.
+    pub(super) fn append<'a>(&mut self, first: Seq, rows: impl ExactSizeIterator<Item = &'a [u8]>) -> io::Result<()> {
+        let count = rows.len() as u32;
         self.buffer.clear();
         self.buffer.resize(HEADER, 0);
         for row in rows {
             self.buffer.extend_from_slice(&(row.len() as u32).to_le_bytes());
             self.buffer.extend_from_slice(row);
         }
-        let header = header(first, rows.len() as u32, &self.buffer[HEADER..]);
+        let header = header(first, count, &self.buffer[HEADER..]);
         self.buffer[..HEADER].copy_from_slice(&header);
         self.make_room(self.at + self.buffer.len() as u64)?;
         self.file.write(self.at, &self.buffer)?;
-        self.file.sync_data()?;
+        self.syncer.begin()?;
         self.at += self.buffer.len() as u64;
         self.buffer.shrink_to(CHUNK as usize);
         Ok(())
+    }
+
+    /// Waits until the batch that was appended last is on disk.
+    pub(super) fn synced(&self) -> io::Result<()> {
+        self.syncer.end()
     }
 
     fn make_room(&mut self, end: u64) -> io::Result<()> {
@@ -97,6 +107,40 @@ impl Journal {
     pub(super) fn rewind(&mut self) {
         self.at = 0;
     }
+}
+
+/// Syncs on a thread of its own, so that the batch can be put into redb meanwhile. The thread ends with the journal.
+struct Syncer {
+    orders: Sender<()>,
+    done: Receiver<io::Result<()>>,
+}
+
+impl Syncer {
+    fn new(file: Arc<Medium>) -> io::Result<Self> {
+        let (orders, ordered) = channel();
+        let (report, done) = channel();
+        let work = move || {
+            while ordered.recv().is_ok() {
+                if report.send(file.sync_data()).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("journal".into()).spawn(work)?;
+        Ok(Self { orders, done })
+    }
+
+    fn begin(&self) -> io::Result<()> {
+        self.orders.send(()).map_err(|_| gone())
+    }
+
+    fn end(&self) -> io::Result<()> {
+        self.done.recv().map_err(|_| gone())?
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::other("the journal's thread is gone")
 }
 
 fn header(first: Seq, count: u32, payload: &[u8]) -> [u8; HEADER] {
@@ -138,6 +182,11 @@ mod tests {
         Journal::new(Medium::new(tempfile::tempfile().unwrap(), None).unwrap()).unwrap()
     }
 
+    fn append(j: &mut Journal, first: u64, rows: &[Vec<u8>]) {
+        j.append(Seq(first), rows.iter().map(Vec::as_slice)).unwrap();
+        j.synced().unwrap();
+    }
+
     fn rows(words: &[&str]) -> Vec<Vec<u8>> {
         words.iter().map(|w| w.as_bytes().to_vec()).collect()
     }
@@ -149,8 +198,8 @@ mod tests {
     #[test]
     fn what_was_appended_is_found_in_order() {
         let mut j = journal();
-        j.append(Seq(1), &rows(&["a", "b"])).unwrap();
-        j.append(Seq(3), &rows(&["c"])).unwrap();
+        append(&mut j, 1, &rows(&["a", "b"]));
+        append(&mut j, 3, &rows(&["c"]));
         assert_eq!(found(&j, 0), [(1, rows(&["a", "b"])), (3, rows(&["c"]))]);
         assert_eq!(found(&j, 2), [(3, rows(&["c"]))]);
         assert_eq!(found(&j, 3), []);
@@ -160,19 +209,19 @@ mod tests {
     fn an_earlier_lap_is_not_taken_for_a_newer_one() {
         let mut j = journal();
         for seq in 1..=5 {
-            j.append(Seq(seq), &rows(&["same length"])).unwrap();
+            append(&mut j, seq, &rows(&["same length"]));
         }
         j.rewind();
-        j.append(Seq(6), &rows(&["same length"])).unwrap();
+        append(&mut j, 6, &rows(&["same length"]));
         assert_eq!(found(&j, 5), [(6, rows(&["same length"]))]);
     }
 
     #[test]
     fn a_torn_or_flipped_entry_ends_the_chain() {
         let mut j = journal();
-        j.append(Seq(1), &rows(&["whole"])).unwrap();
+        append(&mut j, 1, &rows(&["whole"]));
         let second = j.at;
-        j.append(Seq(2), &rows(&["torn"])).unwrap();
+        append(&mut j, 2, &rows(&["torn"]));
         for at in second..j.at {
             let mut byte = [0];
             j.file.read(at, &mut byte).unwrap();
@@ -185,7 +234,7 @@ mod tests {
     #[test]
     fn a_gap_between_store_and_journal_is_never_bridged() {
         let mut j = journal();
-        j.append(Seq(9), &rows(&["from elsewhere"])).unwrap();
+        append(&mut j, 9, &rows(&["from elsewhere"]));
         assert_eq!(found(&j, 3), []);
     }
 }

@@ -146,17 +146,17 @@ impl Writer {
         Written::Deferred
     }
 
-    /// Journal first: once it is synced the rows are durable, whatever redb says.
+    /// Journal first: once it is synced the rows are durable, whatever redb says. redb takes them while the sync goes on,
+    /// and shows them after it.
     fn write_rows(&mut self, rows: &[Row]) -> Result<(), StoreError> {
         let Some(disk) = &mut self.disk else { return Err(StoreError::Down) };
-        let first = Seq(self.last.0 + 1);
-        let encoded: Vec<Vec<u8>> = rows.iter().map(|r| r.bytes.clone()).collect();
         let path = self.dir.join("journal");
-        disk.journal.append(first, &encoded).map_err(|source| StoreError::Journal { path, source })?;
-        let before = self.last;
-        self.last = Seq(before.0 + rows.len() as u64);
-        let applied = disk.apply(before, rows, Durability::None);
-        match applied {
+        let in_journal = |source| StoreError::Journal { path: path.clone(), source };
+        disk.journal.append(Seq(self.last.0 + 1), rows.iter().map(|r| r.bytes.as_slice())).map_err(in_journal)?;
+        let prepared = disk.prepare(self.last, rows);
+        disk.journal.synced().map_err(in_journal)?;
+        self.last = Seq(self.last.0 + rows.len() as u64);
+        match prepared.and_then(|write| Ok(write.commit()?)) {
             Ok(()) => {
                 disk.dirty_since.get_or_insert_with(Instant::now);
                 self.shared.last.send_replace(self.last);
@@ -233,12 +233,12 @@ impl Writer {
 }
 
 impl Disk {
-    fn apply(&self, before: Seq, rows: &[Row], durability: Durability) -> Result<(), StoreError> {
+    /// The rows in a transaction that is not committed yet, and syncs nothing when it is.
+    fn prepare(&self, before: Seq, rows: &[Row]) -> Result<redb::WriteTransaction, StoreError> {
         let mut write = self.database.begin_write()?;
-        write.set_durability(durability).map_err(|e| StoreError::Redb(Box::new(e.into())))?;
+        write.set_durability(Durability::None).map_err(|e| StoreError::Redb(Box::new(e.into())))?;
         tables::apply(&write, before, rows.iter().map(|r| (&r.fact, r.bytes.as_slice())))?;
-        write.commit()?;
-        Ok(())
+        Ok(write)
     }
 
     fn checkpoint(&mut self) -> Result<(), StoreError> {
