@@ -172,6 +172,12 @@ impl Engine {
         Some((done, self.last_seq().0))
     }
 
+    /// The log up to here can be searched.
+    #[must_use]
+    pub fn indexed(&self) -> Seq {
+        self.history.index.get().map_or(Seq(0), |index| index.cursor())
+    }
+
     /// How each agent has answered since `since`.
     pub async fn figures(self: &Arc<Self>, since: Millis) -> Result<Vec<AgentFigures>, HistoryError> {
         let Some(index) = self.history.index.get().cloned() else { return Ok(Vec::new()) };

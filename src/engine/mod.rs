@@ -33,7 +33,7 @@ pub use links::ToBot;
 pub use waiters::Ended;
 
 pub use crate::search::highlight::Highlighter;
-pub use crate::search::{AgentFigures, Bar, Chip, Facets, MAX_PAGE};
+pub use crate::search::{AgentFigures, Bar, Chip, Facets, OPERATORS};
 
 use crate::config::Config;
 use crate::core::effect::Effect;
