@@ -78,7 +78,7 @@ pub(super) fn face(name: &str) -> Markup {
 
 /// A word and a sign: never a colour alone.
 pub(super) fn badge(view: &View, status: &str) -> Markup {
-    html! { span class={"badge " (tone(status))} data-k="status" { span aria-hidden="true" { (sign(status)) } " " (view.words().status(status)) } }
+    html! { span class={"badge " (tone(status))} data-k=(if status == "late" { "late" } else { "status" }) { span aria-hidden="true" { (sign(status)) } " " (view.words().status(status)) } }
 }
 
 pub(super) fn sign(status: &str) -> &'static str {
@@ -173,15 +173,15 @@ fn foot(view: &View, record: &Record, place: &Place<'_>) -> Markup {
     html! {
         footer class="x-foot" {
             @if let Some(end) = record.end.as_ref().filter(|_| !record.refused) {
-                span class="took" title=(words.took) { span class="sr" { (words.took) " " } (when::span(end.at.since(asked.at), view.lang)) }
+                span class="took" data-k="took" title=(words.took) { span class="sr" { (words.took) " " } (when::span(end.at.since(asked.at), view.lang)) }
             }
-            @if let Some(behalf) = behalf { span class="behalf" { (behalf) } }
-            span class="acts" {
-                @if !place.open { a data-act="thread" href={"/ui/c/" (asked.conversation) "#x-" (asked.id)} { (words.thread) } }
-                button type="button" class="js" data-copy="link" { (words.copy_link) }
-                button type="button" class="js" data-copy="message" { (words.copy_question) }
-                @if record.answer().is_some() { button type="button" class="js" data-copy="answer" { (words.copy_answer) } }
-                button type="button" class="js" data-copy="id" title=(asked.id) { (words.copy_id) }
+            @if let Some(behalf) = behalf { span class="behalf" data-k="behalf" { (behalf) } }
+            span class="acts" data-k="acts" {
+                @if !place.open { a data-act="thread" data-k="thread" href={"/ui/c/" (asked.conversation) "#x-" (asked.id)} { (words.thread) } }
+                button type="button" class="js" data-copy="link" data-k="link" { (words.copy_link) }
+                button type="button" class="js" data-copy="message" data-k="message" { (words.copy_question) }
+                @if record.answer().is_some() { button type="button" class="js" data-copy="answer" data-k="answer" { (words.copy_answer) } }
+                button type="button" class="js" data-copy="id" data-k="id" title=(asked.id) { (words.copy_id) }
             }
         }
     }

@@ -40,8 +40,10 @@ pub(super) fn found(view: &View, address: &Address, findings: &Findings, around:
                     (first_run(view))
                 } @else {
                     (heading(view, address, findings))
-                    (filters(view, address, around.present))
-                    (chips(view, address, findings))
+                    div class="tools" {
+                        (filters(view, address, around.present))
+                        (chips(view, address, findings))
+                    }
                     @if let Some(counts) = &findings.counts { (chart::chart(view, address, counts)) }
                     button type="button" id="pill" hidden {}
                     @if findings.records.is_empty() { (nothing(view)) } @else { div id="list" { (days(view, &findings.records, &findings.marks)) } }

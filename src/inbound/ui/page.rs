@@ -45,7 +45,7 @@ pub(super) fn frame(view: &View, page: &Page<'_>, main: &Markup) -> Markup {
                 link rel="stylesheet" href=(assets::css());
                 script type="module" src=(assets::js()) {}
             }
-            body data-kind=(page.kind) data-events=[page.events.as_deref()] data-words=(script_words(view)) data-clock=(if view.utc { "utc" } else { "local" }) {
+            body data-kind=(page.kind) data-events=[page.events.as_deref()] data-words=(script_words(view)) data-clock=(if view.utc { "utc" } else { "local" }) data-offset=(super::when::offset_minutes(view.now, &view.zone)) {
                 a class="skip" href="#main" { (words.skip) }
                 header class="top" {
                     div class="bar" {
@@ -147,7 +147,7 @@ fn script_words(view: &View) -> String {
     let w = view.words();
     let words = serde_json::json!({
         "live": w.live, "paused": w.paused, "connecting": w.connecting, "lost": w.lost, "pause": w.pause, "resume": w.resume,
-        "one": w.new_one, "many": w.new_many, "copied": w.copied, "copy": w.copy,
+        "one": w.new_one, "many": w.new_many, "copied": w.copied, "title": w.conversations,
         "now": w.just_now, "s": w.ago_s, "m": w.ago_m, "h": w.ago_h, "d": w.ago_d,
     });
     words.to_string()

@@ -12,6 +12,11 @@ pub(super) fn zoned(at: Millis, zone: &TimeZone) -> ZonedDateTime {
     Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX).to_zoned_datetime(zone.clone())
 }
 
+/// How far the zone is ahead of UTC.
+pub(super) fn offset_minutes(at: Millis, zone: &TimeZone) -> i32 {
+    zoned(at, zone).offset().seconds() / 60
+}
+
 /// For `datetime` attributes and exports.
 pub(super) fn iso(at: Millis) -> String {
     zoned(at, &TimeZone::UTC).timestamp().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()

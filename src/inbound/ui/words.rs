@@ -116,7 +116,6 @@ words! {
     clipped: "Shown up to here. Open the exchange for all {n} kB.", "Affiché jusqu’ici. Ouvrez l’échange pour voir les {n} ko.", "Se muestra hasta aquí. Abra el intercambio para ver los {n} kB.", "仅显示到这里。打开此次问答查看全部 {n} kB。";
     waiting: "Waiting for the answer", "En attente de la réponse", "Esperando la respuesta", "等待回答";
     thread: "Thread", "Fil", "Hilo", "会话";
-    copy: "Copy", "Copier", "Copiar", "复制";
     copy_link: "Copy link", "Copier le lien", "Copiar enlace", "复制链接";
     copy_question: "Copy question", "Copier la question", "Copiar pregunta", "复制提问";
     copy_answer: "Copy answer", "Copier la réponse", "Copiar respuesta", "复制回答";
