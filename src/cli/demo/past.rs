@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use uuid::{Builder, Uuid};
 
-use super::lines::{FAILURES, SCRIPTS, Script};
+use super::lines::{BOTS, FAILURES, SCRIPTS, Script};
 use crate::core::effect::Fact;
 use crate::core::exchange::{Asked, End, Late, Trail, WhenOffline};
 use crate::core::ids::{AgentName, ConversationId, Millis, RequestId};
@@ -15,6 +15,8 @@ use crate::store::{Store, Written};
 const DAYS: u64 = 9;
 const HOUR: u64 = 3_600_000;
 const QUIET_MS: u64 = 120_000;
+/// When the bots were last seen; all but one are back at once.
+const AWAY: u64 = 170_000;
 
 /// xorshift: no randomness, only variety.
 pub(super) struct Dice(u64);
@@ -45,6 +47,10 @@ impl Dice {
 /// Writes about `count` exchanges that end before `now`.
 pub(super) async fn write(store: &Store, now: Millis, count: usize) -> Result<(), String> {
     let mut facts: Vec<(Millis, Fact)> = tell(now, count);
+    for bot in BOTS {
+        facts.push((Millis(now.0 - DAYS * 24 * HOUR), Fact::Presence { agent: name(bot), at: Millis(now.0 - DAYS * 24 * HOUR), online: true }));
+        facts.push((Millis(now.0 - AWAY), Fact::Presence { agent: name(bot), at: Millis(now.0 - AWAY), online: false }));
+    }
     facts.sort_by_key(|(at, _)| *at);
     for batch in facts.chunks(200) {
         let permit = store.reserve().await.map_err(|e| e.to_string())?;

@@ -177,11 +177,14 @@ fn foot(view: &View, record: &Record, place: &Place<'_>) -> Markup {
             }
             @if let Some(behalf) = behalf { span class="behalf" data-k="behalf" { (behalf) } }
             span class="acts" data-k="acts" {
+                span class="copy js" data-k="copy" {
+                    span aria-hidden="true" { (words.copy) }
+                    button type="button" data-copy="link" data-k="link" aria-label=(words.copy_link) { (words.c_link) }
+                    button type="button" data-copy="message" data-k="message" aria-label=(words.copy_question) { (words.c_question) }
+                    @if record.answer().is_some() { button type="button" data-copy="answer" data-k="answer" aria-label=(words.copy_answer) { (words.c_answer) } }
+                    button type="button" data-copy="id" data-k="id" aria-label=(words.copy_id) title=(asked.id) { (words.c_id) }
+                }
                 @if !place.open { a data-act="thread" data-k="thread" href={"/ui/c/" (asked.conversation) "#x-" (asked.id)} { (words.thread) } }
-                button type="button" class="js" data-copy="link" data-k="link" { (words.copy_link) }
-                button type="button" class="js" data-copy="message" data-k="message" { (words.copy_question) }
-                @if record.answer().is_some() { button type="button" class="js" data-copy="answer" data-k="answer" { (words.copy_answer) } }
-                button type="button" class="js" data-copy="id" data-k="id" title=(asked.id) { (words.copy_id) }
             }
         }
     }

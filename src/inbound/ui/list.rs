@@ -39,11 +39,8 @@ pub(super) fn found(view: &View, address: &Address, findings: &Findings, around:
                 @if findings.whole && findings.total == 0 {
                     (first_run(view))
                 } @else {
-                    (heading(view, address, findings))
-                    div class="tools" {
-                        (filters(view, address, around.present))
-                        (chips(view, address, findings))
-                    }
+                    (heading(view, address, findings, around.present))
+                    (chips(view, address, findings))
                     @if let Some(counts) = &findings.counts { (chart::chart(view, address, counts)) }
                     button type="button" id="pill" hidden {}
                     @if findings.records.is_empty() { (nothing(view)) } @else { div id="list" { (days(view, &findings.records, &findings.marks)) } }
@@ -67,7 +64,7 @@ fn banners(view: &View, around: &Around<'_>) -> Markup {
     }
 }
 
-fn heading(view: &View, address: &Address, findings: &Findings) -> Markup {
+fn heading(view: &View, address: &Address, findings: &Findings, present: &[Present]) -> Markup {
     let words = view.words();
     let ms = findings.took.as_millis().max(1).to_string();
     let export = Address { before: String::new(), ..address.clone() }.query();
@@ -76,7 +73,7 @@ fn heading(view: &View, address: &Address, findings: &Findings) -> Markup {
             h1 { (words.conversations) }
             p class="count" {
                 strong id="total" data-n=(findings.total) { (when::number(findings.total, view.lang)) } " " (noun(view, findings.total))
-                span class="ms" { " · " (fill(words.in_ms, &[("n", &ms)])) }
+                " " span class="ms" { (fill(words.in_ms, &[("n", &ms)])) }
             }
             @if !findings.whole && !address.q.is_empty() {
                 p class="sort" {
@@ -84,8 +81,9 @@ fn heading(view: &View, address: &Address, findings: &Findings) -> Markup {
                     a href=(address.with(|a| a.best = true)) aria-current=[address.best.then_some("true")] { (words.best) }
                 }
             }
+            (filters(view, address, present))
             p class="export" {
-                span { (words.export) }
+                span { (words.export) " " }
                 @for kind in ["csv", "json", "ndjson"] { a href={"/ui/export." (kind) (export)} download { (kind.to_uppercase()) } }
             }
         }

@@ -48,8 +48,14 @@ fn fence(text: &str, mut from: usize) -> Option<(usize, Range<usize>, usize)> {
 
 /// A stretch of text with its marks, which are ranges of the whole text.
 fn marked(text: &str, range: Range<usize>, marks: &[Range<usize>]) -> Markup {
+    html! {
+        @for (hit, segment) in segments(text, range, marks) { @if hit { mark { (segment) } } @else { (segment) } }
+    }
+}
+
+fn segments<'a>(text: &'a str, range: Range<usize>, marks: &[Range<usize>]) -> Vec<(bool, &'a str)> {
     let mut at = range.start;
-    let mut segments: Vec<(bool, &str)> = Vec::new();
+    let mut segments = Vec::new();
     for mark in marks.iter().filter(|m| m.end > range.start && m.start < range.end) {
         let (start, end) = (mark.start.max(at), mark.end.min(range.end));
         if start < end {
@@ -59,9 +65,7 @@ fn marked(text: &str, range: Range<usize>, marks: &[Range<usize>]) -> Markup {
         }
     }
     segments.push((false, text.get(at..range.end).unwrap_or_default()));
-    html! {
-        @for (hit, segment) in segments { @if hit { mark { (segment) } } @else { (segment) } }
-    }
+    segments
 }
 
 /// The whole text.
@@ -80,7 +84,11 @@ pub(super) fn whole(text: &str, marks: &[Range<usize>]) -> Markup {
 pub(super) fn line(text: &str, range: Range<usize>, marks: &[Range<usize>]) -> Markup {
     html! {
         @if range.start > 0 { "… " }
-        (marked(text, range.clone(), marks))
+        @for (hit, segment) in segments(text, range.clone(), marks) {
+            // On one line a fence is noise.
+            @let segment = segment.replace("```", "");
+            @if hit { mark { (segment) } } @else { (segment) }
+        }
         @if range.end < text.len() { " …" }
     }
 }

@@ -76,7 +76,7 @@ words! {
     search: "Search", "Rechercher", "Buscar", "搜索";
     search_hint: "Search everything that was asked and answered", "Chercher dans toutes les questions et réponses", "Buscar en todo lo preguntado y respondido", "搜索所有提问和回答";
     filters: "Filters", "Filtres", "Filtros", "筛选";
-    status: "Outcome", "Issue", "Resultado", "结果";
+    status: "Outcome", "Résultat", "Resultado", "结果";
     agent: "Agent", "Agent", "Agente", "智能体";
     any: "Any", "Tous", "Todos", "全部";
     from_day: "From day", "Du", "Desde", "从";
@@ -106,7 +106,7 @@ words! {
     online: "online", "en ligne", "en línea", "在线";
     offline: "offline", "hors ligne", "desconectado", "离线";
     never_seen: "never seen", "jamais vu", "nunca visto", "从未连接";
-    open_asks: "{n} open", "{n} en cours", "{n} abiertas", "{n} 个进行中";
+    open_asks: "{n} open", "{n} en cours", "{n} en curso", "{n} 个进行中";
     asked: "asks", "demande à", "pregunta a", "询问";
     answer: "Answer", "Réponse", "Respuesta", "回答";
     late_answer: "Late answer", "Réponse tardive", "Respuesta tardía", "迟到的回答";
@@ -116,10 +116,15 @@ words! {
     clipped: "Shown up to here. Open the exchange for all {n} kB.", "Affiché jusqu’ici. Ouvrez l’échange pour voir les {n} ko.", "Se muestra hasta aquí. Abra el intercambio para ver los {n} kB.", "仅显示到这里。打开此次问答查看全部 {n} kB。";
     waiting: "Waiting for the answer", "En attente de la réponse", "Esperando la respuesta", "等待回答";
     thread: "Thread", "Fil", "Hilo", "会话";
+    copy: "Copy", "Copier", "Copiar", "复制";
     copy_link: "Copy link", "Copier le lien", "Copiar enlace", "复制链接";
     copy_question: "Copy question", "Copier la question", "Copiar pregunta", "复制提问";
     copy_answer: "Copy answer", "Copier la réponse", "Copiar respuesta", "复制回答";
     copy_id: "Copy id", "Copier l’identifiant", "Copiar id", "复制编号";
+    c_link: "link", "lien", "enlace", "链接";
+    c_question: "question", "question", "pregunta", "提问";
+    c_answer: "answer", "réponse", "respuesta", "回答";
+    c_id: "id", "identifiant", "id", "编号";
     copied: "Copied", "Copié", "Copiado", "已复制";
     led_by: "asked on behalf of {name}", "demandé pour {name}", "preguntado por encargo de {name}", "代 {name} 提问";
     took: "Time taken", "Durée", "Duración", "耗时";
@@ -175,7 +180,7 @@ words! {
     questions: "Questions to it", "Questions reçues", "Preguntas recibidas", "收到的提问";
     half: "Half within", "La moitié en", "La mitad en", "半数用时";
     most: "95 % within", "95 % en", "95 % en", "95% 用时";
-    outcomes: "Outcomes", "Issues", "Resultados", "结果分布";
+    outcomes: "Outcomes", "Résultats", "Resultados", "结果分布";
     no_figures: "Nothing was asked of it in this time.", "Rien ne lui a été demandé sur cette période.", "Nada se le preguntó en este período.", "该时段没有提问。";
     ago_s: "{n} s ago", "il y a {n} s", "hace {n} s", "{n} 秒前";
     ago_m: "{n} min ago", "il y a {n} min", "hace {n} min", "{n} 分钟前";
