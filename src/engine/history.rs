@@ -121,7 +121,9 @@ impl Search {
 
 /// A day as an inclusive end is the beginning of the next; moments stay.
 fn day_after(text: &str) -> String {
-    text.parse::<jiff::civil::Date>().ok().and_then(|d| d.tomorrow().ok()).map_or_else(|| text.to_owned(), |d| d.to_string())
+    // A moment would be read as its day.
+    let day = Some(text).filter(|t| t.len() == "2026-11-30".len());
+    day.unwrap_or_default().parse::<jiff::civil::Date>().ok().and_then(|d| d.tomorrow().ok()).map_or_else(|| text.to_owned(), |d| d.to_string())
 }
 
 impl Engine {

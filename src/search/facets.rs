@@ -114,9 +114,8 @@ fn add(hours: &mut HashMap<i64, (u64, u64)>, (hour, (answered, others)): (i64, (
 }
 
 pub(super) fn facets(searcher: &Searcher, plan: &Plan, offset: i64) -> tantivy::Result<Facets> {
-    let mut tally =
-        Tally { offset, codes: Codes::default(), agents: HashMap::new(), hours: HashMap::new(), here: None, status: Vec::new() };
-    let whole = walk(searcher, plan, false, &mut tally)?;
+    let mut tally = Tally { offset, codes: Codes::default(), agents: HashMap::new(), hours: HashMap::new(), here: None, status: Vec::new() };
+    let whole = walk(searcher, plan, &mut tally)?;
     tally.leave();
     let (bars, step_ms) = bars(&tally.hours, offset);
     let mut agents: Vec<_> = tally.agents.into_iter().collect();
@@ -159,7 +158,7 @@ mod tests {
     #[test]
     fn a_day_begins_at_the_readers_midnight() {
         let offset = 2 * HOUR;
-        let hours = (0..200).map(|d| ((d * DAY + 20 * HOUR + offset).div_euclid(HOUR), (1, 0))).collect();
+        let hours = (1_000..1_200).map(|d| ((d * DAY + 20 * HOUR + offset).div_euclid(HOUR), (1, 0))).collect();
         let (bars, step) = bars(&hours, offset);
         assert_eq!(step, 7 * DAY as u64);
         assert!(bars.iter().all(|bar| (bar.from_ms as i64 + offset) % DAY == 0));

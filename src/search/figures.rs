@@ -122,7 +122,7 @@ impl Sink for Tally {
 /// The busiest first. `false` when the deadline came first: all counts are too low.
 pub(super) fn figures(searcher: &Searcher, plan: &Plan) -> tantivy::Result<(Vec<AgentFigures>, bool)> {
     let mut tally = Tally { sheets: HashMap::new(), here: None, status: Vec::new(), durations: Vec::new() };
-    let whole = walk(searcher, plan, false, &mut tally)?;
+    let whole = walk(searcher, plan, &mut tally)?;
     tally.leave();
     let mut agents: Vec<_> = tally
         .sheets

@@ -165,13 +165,28 @@ fn kind(c: char) -> Kind {
             }
         }
         '\u{3099}'..='\u{309c}' | '\u{30fb}' => Kind::Gap,
-        '\u{1100}'..='\u{11ff}' | '\u{3005}'..='\u{3007}' | '\u{3021}'..='\u{3029}' | '\u{3040}'..='\u{312f}' | '\u{31a0}'..='\u{31bf}'
-        | '\u{31f0}'..='\u{31ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{a960}'..='\u{a97f}' | '\u{ac00}'..='\u{d7ff}'
-        | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}' => Kind::Cjk,
+        '\u{1100}'..='\u{11ff}'
+        | '\u{3005}'..='\u{3007}'
+        | '\u{3021}'..='\u{3029}'
+        | '\u{3040}'..='\u{312f}'
+        | '\u{31a0}'..='\u{31bf}'
+        | '\u{31f0}'..='\u{31ff}'
+        | '\u{3400}'..='\u{4dbf}'
+        | '\u{4e00}'..='\u{9fff}'
+        | '\u{a960}'..='\u{a97f}'
+        | '\u{ac00}'..='\u{d7ff}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{20000}'..='\u{3ffff}' => Kind::Cjk,
         '\u{2600}'..='\u{27bf}' | '\u{2b00}'..='\u{2bff}' | '\u{1f000}'..='\u{1faff}' => Kind::Symbol,
         _ if c.is_alphanumeric() || is_combining_mark(c) => Kind::Word,
         _ => Kind::Gap,
     }
+}
+
+/// The text's beginning of at most so many bytes, on a character.
+pub(super) fn beginning(text: &str, bytes: usize) -> &str {
+    let end = (0..=bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or(0)]
 }
 
 /// The whole text folded; for names and words of operators.

@@ -49,13 +49,16 @@ fn listing(dir: &Path, index: &Index) -> Option<String> {
     Some(lines)
 }
 
-/// The files of the last commit that exist. Some parts of a segment are optional; that a needed one is missing shows when
-/// the segment is opened.
+/// What every segment of ours consists of. Tantivy notices only some of them missing when it opens the index.
+const PARTS: [&str; 6] = ["term", "idx", "pos", "fast", "fieldnorm", "store"];
+
+/// The files of the last commit: all that it needs, and those that some segments have.
 fn files(index: &Index) -> tantivy::Result<BTreeSet<PathBuf>> {
     let directory = index.directory();
     let mut names = BTreeSet::from([PathBuf::from("meta.json"), PathBuf::from(".managed.json")]);
     for name in index.load_metas()?.list_segment_files() {
-        if tantivy::Directory::exists(directory, &name).unwrap_or(false) {
+        let needed = name.extension().and_then(|e| e.to_str()).is_some_and(|e| PARTS.contains(&e));
+        if needed || tantivy::Directory::exists(directory, &name).unwrap_or(true) {
             names.insert(name);
         }
     }
@@ -91,9 +94,6 @@ pub(super) fn examine(dir: &Path, index: &Index, mark: Option<&str>) -> Option<S
         Ok(names) => names,
         Err(error) => return Some(error.to_string()),
     };
-    if !dir.join(".managed.json").exists() {
-        return Some("its list of files is missing".to_owned());
-    }
     for name in names.iter().filter(|name| name.extension().is_some_and(|e| e != "json")) {
         match index.directory().validate_checksum(name) {
             Ok(true) => {}

@@ -6,11 +6,14 @@ use std::ops::Range;
 
 use tantivy::tokenizer::TokenStream;
 
+use super::fold::beginning;
 use super::query::Query;
 use super::token::{Cut, Shape};
 
 /// A text is marked in at most so many places; who reads on finds more than enough.
 const MAX_MARKS: usize = 1_000;
+/// Words of a text are compared until so many are hits.
+const MAX_HITS: usize = 4 * MAX_MARKS;
 /// Text beyond this is not looked at.
 const MAX_BYTES: usize = 1 << 20;
 
@@ -77,18 +80,17 @@ impl Highlighter {
         if self.is_empty() {
             return Vec::new();
         }
-        let text = &text[..text.floor_char_boundary(MAX_BYTES)];
+        let text = beginning(text, MAX_BYTES);
         let hits = self.hits(text);
         let mut at: HashMap<(u32, u32), Hit> = HashMap::with_capacity(hits.len());
         hits.iter().for_each(|hit| _ = at.insert((hit.word, hit.place), *hit));
         let mut marks: Vec<Range<usize>> = Vec::new();
         for hit in &hits {
             for phrase in self.phrases.iter().filter(|p| p.first().is_some_and(|(word, _)| *word == hit.word)) {
-                let rest = phrase.iter().map(|(word, place)| at.get(&(*word, hit.place.saturating_add(*place))));
-                // The last word of the phrase ends last.
-                if let Some(end) = rest.map(|found| found.map(|h| h.to)).collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().max()) {
-                    marks.push(hit.from..end);
-                }
+                // The end of the phrase's last word, if all of them are there.
+                let end =
+                    phrase.iter().try_fold(hit.to, |end, (word, place)| at.get(&(*word, hit.place.saturating_add(*place))).map(|h| h.to.max(end)));
+                marks.extend(end.map(|end| hit.from..end));
             }
             if marks.len() >= MAX_MARKS {
                 break;
@@ -100,7 +102,7 @@ impl Highlighter {
     fn hits(&self, text: &str) -> Vec<Hit> {
         let (mut hits, mut letters) = (Vec::new(), Vec::new());
         let mut cut = Cut::new(text);
-        while cut.advance() {
+        while hits.len() < MAX_HITS && cut.advance() {
             let token = cut.token();
             let place = u32::try_from(token.position).unwrap_or(u32::MAX);
             let mut hit = |word: u32, to: usize| hits.push(Hit { word, place, from: token.offset_from, to });
@@ -169,7 +171,9 @@ fn word_end(text: &str, at: usize, least: usize) -> usize {
 
 /// The next place that is not before a mark, a joiner or a variation of the character before.
 fn whole(text: &str, at: usize) -> usize {
-    let bound = |c: &char| unicode_normalization::char::is_combining_mark(*c) || matches!(c, '\u{200d}' | '\u{fe0e}' | '\u{fe0f}' | '\u{1f3fb}'..='\u{1f3ff}');
+    let bound = |c: &char| {
+        unicode_normalization::char::is_combining_mark(*c) || matches!(c, '\u{200d}' | '\u{fe0e}' | '\u{fe0f}' | '\u{1f3fb}'..='\u{1f3ff}')
+    };
     text[at..].char_indices().take(SLACK).find(|(_, c)| !bound(c)).map_or(at, |(n, _)| at + n)
 }
 

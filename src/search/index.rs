@@ -14,17 +14,17 @@ use tantivy::indexer::{IndexWriterOptions, LogMergePolicy};
 use tantivy::schema::Schema;
 use tantivy::{IndexReader, IndexSettings, IndexWriter, ReloadPolicy, Searcher, TantivyError};
 
+use super::SearchError;
+use super::facets::{self, Facets};
+use super::figures::{self, AgentFigures};
 use super::health::{self, Reason};
-use super::page::{Found, MAX_PAGE, PageRequest};
+use super::page::{Found, MAX_PAGE, Order, PageRequest};
 use super::plan::{Spelling, plan};
 use super::query::Query;
 use super::schema::{Fields, VERSION, register, schema};
 use super::top::Top;
 use super::walk::walk;
 use super::when::Now;
-use super::facets::{self, Facets};
-use super::figures::{self, AgentFigures};
-use super::SearchError;
 use crate::core::exchange::Record;
 use crate::core::ids::Seq;
 
@@ -255,10 +255,10 @@ impl Index {
     }
 
     fn run(&self, searcher: &Searcher, query: &Query, spelling: Spelling, page: &PageRequest, deadline: Instant) -> tantivy::Result<Found> {
-        let plan = plan(query, &self.fields, searcher, spelling, deadline)?;
+        let plan = plan(query, &self.fields, searcher, spelling, page.order == Order::Best, deadline)?;
         let limit = page.limit.clamp(1, MAX_PAGE);
         let mut top = Top::new(page, limit + 1);
-        let whole = walk(searcher, &plan, top.scored(), &mut top)?;
+        let whole = walk(searcher, &plan, &mut top)?;
         let total = top.total;
         let mut places = top.finish(searcher)?;
         let more = places.len() > limit;
@@ -273,7 +273,7 @@ impl Index {
     pub fn facets(&self, query: &Query, typo: bool, now: &Now, deadline: Instant) -> Result<Facets, SearchError> {
         let searcher = self.searcher();
         let spelling = if typo { Spelling::Typo } else { Spelling::Exact };
-        plan(query, &self.fields, &searcher, spelling, deadline)
+        plan(query, &self.fields, &searcher, spelling, false, deadline)
             .and_then(|plan| facets::facets(&searcher, &plan, now.offset_ms()))
             .map_err(failed("count"))
     }
@@ -281,7 +281,7 @@ impl Index {
     /// How each agent that was asked has answered, over all hits of the query; `false` when the deadline came first.
     pub fn figures(&self, query: &Query, deadline: Instant) -> Result<(Vec<AgentFigures>, bool), SearchError> {
         let searcher = self.searcher();
-        plan(query, &self.fields, &searcher, Spelling::Exact, deadline)
+        plan(query, &self.fields, &searcher, Spelling::Exact, false, deadline)
             .and_then(|plan| figures::figures(&searcher, &plan))
             .map_err(failed("count"))
     }

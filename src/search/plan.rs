@@ -2,11 +2,15 @@
 //! looked up at all but handed to `walk` as a window, because segments are nearly in order of time.
 
 use std::collections::HashMap;
+use std::mem::{Discriminant, discriminant};
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::time::Instant;
 
-use tantivy::query::{AllQuery, BooleanQuery, BoostQuery, ConstScoreQuery, FuzzyTermQuery, InvertedIndexRangeQuery, Occur, PhraseQuery, Query as Lookup, RangeQuery, TermQuery};
+use tantivy::query::{
+    AllQuery, BooleanQuery, BoostQuery, ConstScoreQuery, FuzzyTermQuery, InvertedIndexRangeQuery, Occur, PhraseQuery, Query as Lookup, RangeQuery,
+    TermQuery,
+};
 use tantivy::schema::{Field, IndexRecordOption};
 use tantivy::{Searcher, Term};
 
@@ -27,6 +31,8 @@ pub(super) struct Plan {
     pub(super) all: bool,
     /// One term: the dictionary knows the count.
     pub(super) counted: bool,
+    /// Scores mean something.
+    pub(super) scored: bool,
     pub(super) clock: Arc<Clock>,
 }
 
@@ -37,15 +43,23 @@ pub(super) enum Spelling {
     Typo,
 }
 
-pub(super) fn plan(query: &Query, fields: &Fields, searcher: &Searcher, spelling: Spelling, deadline: Instant) -> tantivy::Result<Plan> {
+pub(super) fn plan(
+    query: &Query,
+    fields: &Fields,
+    searcher: &Searcher,
+    spelling: Spelling,
+    scored: bool,
+    deadline: Instant,
+) -> tantivy::Result<Plan> {
     let clock = Clock::new(deadline);
-    let planner = Planner { fields, searcher, spelling, clock: clock.clone() };
+    let planner = Planner { fields, searcher, spelling, scored, clock: clock.clone() };
     let mut parts: Vec<(Occur, Box<dyn Lookup>)> = Vec::new();
     for clause in &query.clauses {
         let occur = if clause.negated { Occur::MustNot } else { Occur::Must };
         parts.push((occur, planner.clause(clause)?));
     }
-    let single = query.filters.is_empty() && matches!(query.clauses.as_slice(), [c] if !c.negated && !c.prefix && c.id.is_none() && c.tokens.len() == 1);
+    let single =
+        query.filters.is_empty() && matches!(query.clauses.as_slice(), [c] if !c.negated && !c.prefix && c.id.is_none() && c.tokens.len() == 1);
     let mut window = 0..u64::MAX;
     planner.filters(&query.filters, &mut window, &mut parts);
     let all = parts.is_empty();
@@ -56,13 +70,17 @@ pub(super) fn plan(query: &Query, fields: &Fields, searcher: &Searcher, spelling
         Some((Occur::Must, only)) if parts.is_empty() => only,
         last => Box::new(BooleanQuery::new(parts.into_iter().chain(last).collect())),
     };
-    Ok(Plan { lookup, window, all, counted: single && spelling == Spelling::Exact, clock })
+    Ok(Plan { lookup, window, all, counted: single && spelling == Spelling::Exact, scored, clock })
 }
+
+/// Alternatives.
+type Ways = Vec<Box<dyn Lookup>>;
 
 struct Planner<'a> {
     fields: &'a Fields,
     searcher: &'a Searcher,
     spelling: Spelling,
+    scored: bool,
     clock: Arc<Clock>,
 }
 
@@ -70,16 +88,18 @@ impl Planner<'_> {
     fn clause(&self, clause: &Clause) -> tantivy::Result<Box<dyn Lookup>> {
         let text = self.fields.text;
         let terms: Vec<(usize, Term)> = clause.tokens.iter().map(|(at, word)| (*at as usize, Term::from_field_text(text, word))).collect();
-        let mut ways: Vec<Box<dyn Lookup>> = Vec::new();
+        let mut ways: Ways = Vec::new();
         match terms.as_slice() {
             [(_, term)] => {
-                ways.push(Box::new(TermQuery::new(term.clone(), IndexRecordOption::WithFreqs)));
-                if self.spelling == Spelling::Typo && clause.fuzzy && !clause.negated {
+                let (typo, goes_on) = (self.spelling == Spelling::Typo && clause.fuzzy && !clause.negated, clause.prefix);
+                // Without scores the beginning finds the word itself as well, and a single way is quicker than two.
+                if self.scored || !(typo || goes_on) {
+                    ways.push(Box::new(TermQuery::new(term.clone(), IndexRecordOption::WithFreqs)));
+                }
+                if typo {
                     let near = if clause.prefix { FuzzyTermQuery::new_prefix } else { FuzzyTermQuery::new };
                     ways.push(Box::new(ConstScoreQuery::new(Box::new(near(term.clone(), 1, true)), 0.1)));
-                } else if clause.prefix
-                    && let Some((_, word)) = clause.tokens.first()
-                {
+                } else if goes_on && let Some((_, word)) = clause.tokens.first() {
                     ways.push(Box::new(ConstScoreQuery::new(Box::new(begins_with(text, word)), 0.1)));
                 }
             }
@@ -103,7 +123,7 @@ impl Planner<'_> {
     }
 
     /// The phrase with each word that begins as its last one does.
-    fn continued(&self, clause: &Clause, terms: &[(usize, Term)], ways: &mut Vec<Box<dyn Lookup>>) -> tantivy::Result<()> {
+    fn continued(&self, clause: &Clause, terms: &[(usize, Term)], ways: &mut Ways) -> tantivy::Result<()> {
         let (Some((at, _)), Some((_, word))) = (terms.last(), clause.tokens.last()) else { return Ok(()) };
         let mut found: HashMap<Vec<u8>, u32> = HashMap::new();
         for segment in self.searcher.segment_readers() {
@@ -134,7 +154,7 @@ impl Planner<'_> {
 
     /// Filters of one kind are alternatives, different kinds narrow each other.
     fn filters(&self, filters: &[Filter], window: &mut Range<u64>, parts: &mut Vec<(Occur, Box<dyn Lookup>)>) {
-        let mut kinds: Vec<(std::mem::Discriminant<What>, Vec<Box<dyn Lookup>>)> = Vec::new();
+        let mut kinds: Vec<(Discriminant<What>, Ways)> = Vec::new();
         for filter in filters {
             let lookup = match &filter.what {
                 What::Before(at) => {
@@ -147,7 +167,7 @@ impl Planner<'_> {
                 }
                 what => self.filter(what),
             };
-            let kind = std::mem::discriminant(&filter.what);
+            let kind = discriminant(&filter.what);
             match kinds.iter_mut().find(|(k, _)| *k == kind && !filter.negated) {
                 _ if filter.negated => parts.push((Occur::MustNot, lookup)),
                 Some((_, ways)) => ways.push(lookup),
@@ -168,7 +188,8 @@ impl Planner<'_> {
             What::Status(word) => exactly(f.status, word),
             What::Conversation(range) => Box::new(within(f.conversation, *range)),
             What::Slower { ms, then } => {
-                let waiting: Vec<(Occur, Box<dyn Lookup>)> = vec![(Occur::Must, exactly(f.status, "pending")), (Occur::Must, Box::new(range(f.started, 0, *then)))];
+                let waiting: Vec<(Occur, Box<dyn Lookup>)> =
+                    vec![(Occur::Must, exactly(f.status, "pending")), (Occur::Must, Box::new(range(f.started, 0, *then)))];
                 any(vec![Box::new(range(f.duration, *ms, u64::MAX)), Box::new(BooleanQuery::new(waiting))])
             }
             // Handed to the walk as its window.
@@ -177,7 +198,7 @@ impl Planner<'_> {
     }
 }
 
-fn any(mut ways: Vec<Box<dyn Lookup>>) -> Box<dyn Lookup> {
+fn any(mut ways: Ways) -> Box<dyn Lookup> {
     match ways.pop() {
         Some(only) if ways.is_empty() => only,
         last => Box::new(BooleanQuery::union(ways.into_iter().chain(last).collect())),
@@ -198,10 +219,7 @@ fn within(field: Field, IdRange(low, high): IdRange) -> InvertedIndexRangeQuery 
 }
 
 fn begins_with(field: Field, word: &str) -> InvertedIndexRangeQuery {
-    InvertedIndexRangeQuery::new(
-        Bound::Included(Term::from_field_text(field, word)),
-        Bound::Excluded(Term::from_field_text(field, &past(word))),
-    )
+    InvertedIndexRangeQuery::new(Bound::Included(Term::from_field_text(field, word)), Bound::Excluded(Term::from_field_text(field, &past(word))))
 }
 
 /// The first text after all that begin with `word`: UTF-8 orders as its characters do.

@@ -65,7 +65,10 @@ pub(super) enum What {
     /// Asked at this moment or later.
     After(u64),
     /// Took this long or longer, or has been waiting since before `then`.
-    Slower { ms: u64, then: u64 },
+    Slower {
+        ms: u64,
+        then: u64,
+    },
 }
 
 /// The ids that begin with what was written, both ends included.

@@ -8,7 +8,7 @@ use tantivy::tokenizer::TextAnalyzer;
 use tantivy::{TantivyDocument, Term};
 use uuid::Uuid;
 
-use super::fold::folded;
+use super::fold::{beginning, folded};
 use super::token::Cutter;
 use crate::core::exchange::Record;
 use crate::core::outcome::Outcome;
@@ -90,9 +90,8 @@ pub(super) fn register(index: &tantivy::Index) {
 
 /// A name as fields and filters have it.
 pub(super) fn agent_key(name: &str) -> String {
-    let mut key = folded(name.trim());
-    key.truncate(key.floor_char_boundary(MAX_AGENT));
-    key
+    // Folding may lengthen a text, hence twice: a novel is not folded whole.
+    beginning(&folded(beginning(name.trim(), MAX_AGENT)), MAX_AGENT).to_owned()
 }
 
 impl Fields {

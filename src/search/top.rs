@@ -61,10 +61,6 @@ impl Top {
         }
     }
 
-    pub(super) fn scored(&self) -> bool {
-        self.scored
-    }
-
     fn offer(&mut self, score: f32, started: u64, doc: DocId) {
         let hit = Hit { score: if self.scored { score.max(0.0).to_bits() } else { 0 }, started, segment: self.segment, doc };
         if hit.rank() < self.floor {

@@ -39,8 +39,8 @@ pub(super) trait Sink {
 }
 
 /// `false` when the deadline came first.
-pub(super) fn walk(searcher: &Searcher, plan: &Plan, scored: bool, sink: &mut dyn Sink) -> tantivy::Result<bool> {
-    let scoring = if scored { EnableScoring::enabled_from_searcher(searcher) } else { EnableScoring::disabled_from_searcher(searcher) };
+pub(super) fn walk(searcher: &Searcher, plan: &Plan, sink: &mut dyn Sink) -> tantivy::Result<bool> {
+    let scoring = if plan.scored { EnableScoring::enabled_from_searcher(searcher) } else { EnableScoring::disabled_from_searcher(searcher) };
     let weight = plan.lookup.weight(scoring)?;
     let mut segments = Vec::new();
     for (ordinal, segment) in (0u32..).zip(searcher.segment_readers()) {
@@ -66,7 +66,7 @@ pub(super) fn walk(searcher: &Searcher, plan: &Plan, scored: bool, sink: &mut dy
             continue;
         }
         let mut visit = Visit { segment, started: &*started, inside, plan, want, sink, since: 0 };
-        let whole = match (plan.all, scored) {
+        let whole = match (plan.all, plan.scored) {
             (true, _) => visit.everything(),
             (false, false) => visit.unscored(&*weight)?,
             (false, true) => visit.scored(&*weight)?,

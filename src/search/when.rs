@@ -2,7 +2,7 @@
 //! zone are the caller's.
 
 use jiff::Timestamp;
-use jiff::civil::{Date, DateTime};
+use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 use crate::core::ids::Millis;
@@ -34,9 +34,8 @@ pub(super) fn moment(text: &str, now: &Now) -> Option<u64> {
     }
     let at = if let Ok(at) = text.parse::<Timestamp>() {
         at
-    } else if let Ok(day) = text.parse::<Date>() {
-        now.zone.to_timestamp(day.to_datetime(jiff::civil::Time::midnight())).ok()?
     } else {
+        // A day alone is its midnight.
         now.zone.to_timestamp(text.parse::<DateTime>().ok()?).ok()?
     };
     u64::try_from(at.as_millisecond()).ok()

@@ -94,7 +94,12 @@ fn heading(view: &View, address: &Address, findings: &Findings, present: &[Prese
 
 fn filters(view: &View, address: &Address, present: &[Present]) -> Markup {
     let words = view.words();
-    let kind = |value: &str| if value.contains('T') { "datetime-local" } else { "date" };
+    // What a date field would not take is shown as it is.
+    let kind = |value: &str| match value.parse::<jiff::civil::DateTime>() {
+        _ if value.is_empty() || value.parse::<jiff::civil::Date>().is_ok_and(|d| d.to_string() == value) => "date",
+        Ok(_) if value.len() == "2026-11-30T12:00".len() => "datetime-local",
+        _ => "text",
+    };
     html! {
         details class="filters" data-k="filters" {
             summary { (words.filters) }

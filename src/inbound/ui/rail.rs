@@ -63,9 +63,12 @@ fn entry(view: &View, address: &Address, one: &Present) -> Markup {
             (face(name))
             span class="about" {
                 span class="name" { (name) }
-                span class="seen" { span class=(dot(one.online)) aria-hidden="true" {} (seen) }
+                span class="seen" {
+                    span class=(dot(one.online)) aria-hidden="true" {}
+                    (seen)
+                    @if one.waiting > 0 { span class="open" { (fill(words.open_asks, &[("n", &one.waiting.to_string())])) } }
+                }
             }
-            @if one.waiting > 0 { span class="open" { (fill(words.open_asks, &[("n", &one.waiting.to_string())])) } }
         }
     }
 }

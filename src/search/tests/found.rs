@@ -120,7 +120,7 @@ fn each_search_finds_exactly_what_it_should() {
         ("host.example", &[18]),
         ("host.exam", &[18]),
         ("deploym", &[19]),
-        ("deploy ", &[]),
+        ("\"deploy\"", &[]),
         ("deploy*", &[1, 19]),
         ("ete ", &[21]),
         ("l'equipe", &[21]),
@@ -222,7 +222,5 @@ fn the_best_hit_comes_first_when_asked_for() {
     let index = holding(dir.path(), &records);
     let ids = [1, 0, 2].map(|n: usize| records[n].asked.id);
     assert_eq!(best(&index, "relay").ids, ids);
-    let by_id = format!("relay {}", &records[2].asked.id.to_string()[..8]);
-    assert_eq!(best(&index, &by_id).total, 0);
     assert_eq!(ask(&index, "relay").ids, [0, 1, 2].map(|n: usize| records[n].asked.id));
 }

@@ -6,9 +6,46 @@ use super::super::highlight::Highlighter;
 use super::*;
 
 const PIECES: [&str; 40] = [
-    "(", ")", "((((((((", "\"", "'", "field:", "from:", "before:", "after:9999-99-99", "slower:1e999s", "status:", ":", "::", "-", "--", "-\"", "*", "**", "NOT ",
-    "AND", "a OR", "\\", "\0", "\u{202e}", "\u{200b}", "\u{feff}", "🚀", "👩\u{200d}💻", "e\u{301}\u{301}\u{301}", "\u{3099}", "ﾞ", "数据库", "ﷺ", "\r\n", "\u{7f}",
-    "[a TO b]", "/re.*/", "~1", "^2", "conversation:ffffffff",
+    "(",
+    ")",
+    "((((((((",
+    "\"",
+    "'",
+    "field:",
+    "from:",
+    "before:",
+    "after:9999-99-99",
+    "slower:1e999s",
+    "status:",
+    ":",
+    "::",
+    "-",
+    "--",
+    "-\"",
+    "*",
+    "**",
+    "NOT ",
+    "AND",
+    "a OR",
+    "\\",
+    "\0",
+    "\u{202e}",
+    "\u{200b}",
+    "\u{feff}",
+    "🚀",
+    "👩\u{200d}💻",
+    "e\u{301}\u{301}\u{301}",
+    "\u{3099}",
+    "ﾞ",
+    "数据库",
+    "ﷺ",
+    "\r\n",
+    "\u{7f}",
+    "[a TO b]",
+    "/re.*/",
+    "~1",
+    "^2",
+    "conversation:ffffffff",
 ];
 
 struct Rng(u64);
@@ -33,10 +70,11 @@ fn hostile(n: usize, rng: &mut Rng) -> String {
 #[test]
 fn ten_thousand_hostile_searches_do_no_harm() {
     let dir = tempfile::tempdir().unwrap();
-    let records: Vec<_> = (0..300).map(|n| exchange(n, "ana-bot", "ops-bot", "étape 数据库超时 (field: \"a\") 🚀 from:", "ok ~1 ^2 [a TO b]")).collect();
+    let records: Vec<_> =
+        (0..300).map(|n| exchange(n, "ana-bot", "ops-bot", "étape 数据库超时 (field: \"a\") 🚀 from:", "ok ~1 ^2 [a TO b]")).collect();
     let index = holding(dir.path(), &records);
     let mut rng = Rng(7);
-    let mut slowest = Duration::ZERO;
+    let (mut slowest, mut which) = (Duration::ZERO, String::new());
     for n in 0..10_000 {
         let text = hostile(n, &mut rng);
         let begun = Instant::now();
@@ -45,9 +83,11 @@ fn ten_thousand_hostile_searches_do_no_harm() {
         let found = if n % 5 == 0 { best(&index, &text) } else { ask(&index, &text) };
         let marks = Highlighter::new(&query, true).snippet(&records[0].asked.message, 20);
         assert!(!found.partial && marks.range.end <= records[0].asked.message.len());
-        slowest = slowest.max(begun.elapsed());
+        if begun.elapsed() > slowest {
+            (slowest, which) = (begun.elapsed(), text.chars().take(40).collect());
+        }
     }
-    assert!(slowest < Duration::from_millis(200), "{slowest:?}");
+    assert!(slowest < Duration::from_millis(200), "{slowest:?} for {which:?}");
 }
 
 #[test]
@@ -63,10 +103,17 @@ fn eight_hundred_parentheses_are_no_words() {
 fn a_record_of_any_text_can_be_taken() {
     let dir = tempfile::tempdir().unwrap();
     let long = "é".repeat(200_000);
-    let records: Vec<_> = PIECES.iter().map(|p| p.repeat(500)).chain([long.clone(), String::new()]).enumerate().map(|(n, text)| exchange(n as u64, "ana-bot", &text, &text, &text)).collect();
+    let records: Vec<_> = PIECES
+        .iter()
+        .map(|p| p.repeat(500))
+        .chain([long.clone(), String::new()])
+        .enumerate()
+        .map(|(n, text)| exchange(n as u64, "ana-bot", &text, &text, &text))
+        .collect();
     let index = holding(dir.path(), &records);
     assert_eq!(index.documents(), records.len() as u64);
-    assert_eq!(ask(&index, &long[..400]).total, 1);
+    // Cut words are alike in their first hundred bytes: this one and the e with three marks, over and over.
+    assert_eq!(ask(&index, &long[..400]).total, 2);
 }
 
 proptest! {

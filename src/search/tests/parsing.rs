@@ -13,7 +13,11 @@ fn same(a: &str, b: &str) -> bool {
 
 #[test]
 fn each_operator_is_a_chip_that_can_be_taken_away() {
-    let want = [("from:daniel-bot", "facture -status:ok after:2d"), ("-status:ok", "facture from:daniel-bot after:2d"), ("after:2d", "facture from:daniel-bot -status:ok")];
+    let want = [
+        ("from:daniel-bot", "facture -status:ok after:2d"),
+        ("-status:ok", "facture from:daniel-bot after:2d"),
+        ("after:2d", "facture from:daniel-bot -status:ok"),
+    ];
     assert_eq!(chips("facture from:daniel-bot -status:ok after:2d"), want.map(|(a, b)| (a.to_owned(), b.to_owned())));
     assert_eq!(chips("from:\"a b\" x"), [("from:\"a b\"".to_owned(), "x".to_owned())]);
     assert_eq!(chips("words https://a.b status:nonsense before:tomorrow"), []);

@@ -119,7 +119,27 @@ if (kind === 'list') {
 
 // ---- Live ----------------------------------------------------------------------------------------------------------
 const switchButton = $('#live');
-let stream, seen = +(found()?.dataset.seq ?? 0), paused = store.get('paused') === '1', waiting = [], again;
+let stream, seen = +(found()?.dataset.seq ?? 0), paused = store.get('paused') === '1', waiting = [], again, place, tries = 0;
+
+// A browser opens six connections to a relay, all windows together: streams take four of them, the others wait in line.
+let seating;
+const seat = () => (seating ??= sitDown().finally(() => { seating = null; }));
+async function sitDown() {
+  if (place || !navigator.locks) return;
+  const sit = (name, ifAvailable) => new Promise((done) => navigator.locks.request(name, { ifAvailable }, (lock) => lock && new Promise((leave) => done(leave))).then(() => done(null), () => done(null)));
+  for (let n = 0; n < 4; n += 1) {
+    const leave = await sit(`hermes-bridge-live-${n}`, true);
+    if (leave) { place = leave; return; }
+  }
+  place = await sit(`hermes-bridge-live-${Math.floor(Math.random() * 4)}`, false);
+}
+
+function leave() {
+  stream?.close();
+  stream = null;
+  place?.();
+  place = null;
+}
 
 function mark(state) {
   if (!switchButton) return;
@@ -129,22 +149,26 @@ function mark(state) {
   switchButton.setAttribute('aria-pressed', String(paused));
 }
 
-function connect(from) {
+async function connect(from) {
   clearTimeout(again);
+  const mineTry = ++tries;
   stream?.close();
   stream = null;
   if (from) seen = +from;
   if (!body.dataset.events) return;
-  if (paused) return mark('paused');
+  if (paused) { leave(); mark('paused'); return; }
   if (document.hidden) return;
   mark('connecting');
+  await seat();
+  if (mineTry !== tries) return;
+  if (paused || document.hidden) { leave(); return; }
   const url = body.dataset.events;
   const mine = stream = new EventSource(`${url}${url.includes('?') ? '&' : '?'}since=${seen}`);
   mine.onopen = () => mark('live');
   mine.onerror = () => {
     if (mine !== stream) return;
     mark('lost');
-    if (mine.readyState === EventSource.CLOSED) again = setTimeout(connect, 5000);
+    if (mine.readyState === EventSource.CLOSED) again = setTimeout(() => connect(), 5000);
   };
   const on = (name, act) => mine.addEventListener(name, (event) => {
     if (mine !== stream) return;
@@ -225,8 +249,8 @@ function toggle() {
 }
 
 switchButton?.addEventListener('click', toggle);
-document.addEventListener('visibilitychange', () => { if (document.hidden) { stream?.close(); stream = null; } else connect(); });
-addEventListener('pagehide', () => { stream?.close(); stream = null; });
+document.addEventListener('visibilitychange', () => { if (document.hidden) leave(); else connect(); });
+addEventListener('pagehide', leave);
 addEventListener('pageshow', (event) => { if (event.persisted) connect(); });
 addEventListener('scroll', () => { if (scrollY < 20 && waiting.length && found().dataset.live === 'top') flush(); }, { passive: true });
 connect();
