@@ -6,5 +6,6 @@ pub mod config;
 pub mod core;
 pub mod engine;
 pub mod inbound;
+pub mod search;
 pub mod store;
 pub mod wire;

@@ -5,6 +5,7 @@ mod ask;
 mod bench;
 mod check;
 mod client;
+mod demo;
 mod healthcheck;
 mod listen;
 mod serve;
@@ -31,6 +32,7 @@ const EXAMPLES: &str = "Examples:
   hermes-bridge listen --as bob --exec 'wc -w'     be a bot: count the words of each question
   hermes-bridge ask --as alice --to bob 'how many words are these?'
   hermes-bridge agent add carol                    make an agent and print its token once
+  hermes-bridge demo                               look at the page: invented bots, nothing kept
   hermes-bridge check                              look whether everything is in order
 
 Exit codes: 0 fine, 1 it failed, 2 wrong arguments; `ask` has its own, see `hermes-bridge ask --help`.";
@@ -45,6 +47,8 @@ enum Command {
     Ask(ask::AskArgs),
     /// Be a bot: run a command for each question, its output is the answer
     Listen(listen::ListenArgs),
+    /// Look at the page with six invented bots and a past, in a directory that is thrown away
+    Demo(demo::DemoArgs),
     /// Look at configuration, data directory and time limits; says what is wrong and how to mend it
     Check(check::CheckArgs),
     /// Measure: asks a second, latency, memory, beside the same work with no logic and with one sync an ask
@@ -82,6 +86,7 @@ pub fn main() -> ExitCode {
         Command::Agent(args) => agent::run(args),
         Command::Ask(args) => ask::run(args),
         Command::Listen(args) => listen::run(args),
+        Command::Demo(args) => demo::run(args),
         Command::Check(args) => check::run(args),
         Command::Healthcheck(args) => healthcheck::run(args),
         Command::Bench(args) => many_threads().and_then(|runtime| runtime.block_on(bench::run(args))),

@@ -10,6 +10,9 @@ mod carry;
 mod clock;
 mod connection;
 mod directory;
+mod feed;
+mod follow;
+mod history;
 mod links;
 mod waiters;
 
@@ -24,9 +27,13 @@ pub use agents::{AgentError, Minted};
 pub use ask::{AnswerReport, AskReport, AskRequest, Begun, Going};
 pub use connection::Connection;
 pub use directory::{Listed, ROTATION_GRACE_MS};
+pub use feed::{Change, Feed};
+pub use history::{Findings, HistoryError, Search};
 pub use links::ToBot;
 pub use waiters::Ended;
 
+pub use crate::search::highlight::Highlighter;
+pub use crate::search::{AgentFigures, Bar, Chip, Facets, OPERATORS};
 pub use crate::store::StoreError;
 
 use crate::config::Config;
@@ -48,6 +55,7 @@ pub struct Engine {
     clock: clock::Clock,
     next_connection: AtomicU64,
     chores: Chores,
+    history: history::History,
     stopping: CancellationToken,
     tasks: TaskTracker,
 }
@@ -89,10 +97,13 @@ impl Engine {
             clock,
             next_connection: AtomicU64::new(1),
             chores: Chores::default(),
+            history: history::History::default(),
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
         engine.tasks.spawn(engine.clone().keep_house());
+        engine.tasks.spawn(engine.clone().follow_log());
+        engine.tasks.spawn(engine.clone().tell_listeners());
         Ok(engine)
     }
 
@@ -130,8 +141,9 @@ impl Engine {
         self.read(move |store| store.newest(before, count)).await
     }
 
-    pub async fn thread(self: &Arc<Self>, conversation: ConversationId, count: usize) -> Result<Vec<Record>, StoreError> {
-        self.read(move |store| store.thread(conversation, None, count)).await
+    /// The exchanges of a conversation, oldest first, after `after`.
+    pub async fn thread(self: &Arc<Self>, conversation: ConversationId, after: Option<RequestId>, count: usize) -> Result<Vec<Record>, StoreError> {
+        self.read(move |store| store.thread(conversation, after, count)).await
     }
 
     /// A reply to a question that `from` was asked. `call`: the id under which the bot may send this again.

@@ -1,4 +1,5 @@
-//! WAYS IN. One accept loop, and behind it MCP at /mcp, the bots' WebSocket at /bridge/connect, and the ordinary routes.
+//! WAYS IN. One accept loop, and behind it MCP at /mcp, the bots' WebSocket at /bridge/connect, the page at /ui, and the
+//! ordinary routes.
 //! Every door authenticates, parses, calls the engine and words the result; none decides anything.
 
 mod auth;
@@ -8,6 +9,7 @@ mod mcp;
 mod routes;
 mod server;
 mod tools;
+mod ui;
 mod websocket;
 
 pub use server::serve;

@@ -1,5 +1,5 @@
-//! The ordinary routes, by warp: health, readiness and the state of the page. JSON only; what is not here is a 404 and
-//! what is here with another method a 405, both as JSON.
+//! The ordinary routes, by warp: health and readiness, and the page's. What is not here is a 404 and what is here with
+//! another method a 405, both as JSON.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -9,18 +9,14 @@ use warp::http::StatusCode;
 use warp::reply::{Reply, Response};
 use warp::{Filter, Rejection};
 
+use super::ui;
 use crate::engine::Engine;
-use crate::wire::history;
-
-/// As many exchanges as the original's page had.
-const STATE_EXCHANGES: usize = 200;
 
 pub(super) fn routes(engine: Arc<Engine>) -> BoxedFilter<(Response,)> {
-    let with_engine = warp::any().map(move || engine.clone());
+    let page = ui::routes(engine.clone());
     let health = warp::path!("health").and(warp::get()).map(|| json(StatusCode::OK, &serde_json::json!({"status": "ok"})));
-    let ready = warp::path!("ready").and(warp::get()).and(with_engine.clone()).map(|engine: Arc<Engine>| ready(&engine));
-    let state = warp::path!("ui" / "api" / "state").and(warp::get()).and(with_engine).then(state);
-    let all = health.or(ready).unify().or(state).unify();
+    let ready = warp::path!("ready").and(warp::get()).map(move || ready(&engine));
+    let all = health.or(ready).unify().or(page).unify();
     all.recover(explain).unify().boxed()
 }
 
@@ -29,16 +25,6 @@ fn ready(engine: &Engine) -> Response {
     match troubles.as_slice() {
         [] => json(StatusCode::OK, &serde_json::json!({"status": "ready"})),
         reasons => json(StatusCode::SERVICE_UNAVAILABLE, &serde_json::json!({"status": "not ready", "reasons": reasons})),
-    }
-}
-
-async fn state(engine: Arc<Engine>) -> Response {
-    match engine.newest(None, STATE_EXCHANGES).await {
-        Ok(newest) => json(StatusCode::OK, &history::state(&engine.present(None), &newest)),
-        Err(e) => {
-            tracing::error!(error = %e, "history cannot be read");
-            json(StatusCode::SERVICE_UNAVAILABLE, &serde_json::json!({"error": "history cannot be read at the moment; see /ready"}))
-        }
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{Body, auth, hosts, mcp, routes, websocket};
+use super::{Body, auth, hosts, mcp, routes, ui, websocket};
 use crate::engine::Engine;
 
 /// A connection that says nothing at all for so long is closed.
@@ -41,6 +41,7 @@ pub async fn serve(listener: TcpListener, engine: Arc<Engine>, stop: Cancellatio
         mcp: mcp::Mcp::new(engine.clone(), end_streams.clone()),
         engine: engine.clone(),
         sockets: TaskTracker::new(),
+        loopback: listener.local_addr().is_ok_and(|at| at.ip().is_loopback()),
     };
     let graceful = GracefulShutdown::new();
     loop {
@@ -115,6 +116,8 @@ struct Router {
     mcp: mcp::Mcp,
     engine: Arc<Engine>,
     sockets: TaskTracker,
+    /// Only this machine reaches the listener.
+    loopback: bool,
 }
 
 struct PerConnection {
@@ -136,6 +139,11 @@ impl Service<Request<Incoming>> for PerConnection {
 impl Router {
     async fn route(self, request: Request<Incoming>, place: Arc<tokio::sync::OwnedSemaphorePermit>) -> Response<Body> {
         if let Some(refusal) = hosts::check(&self.engine.config(), request.uri(), request.headers()) {
+            return refusal;
+        }
+        if ui::door::is_page(request.uri().path())
+            && let Some(refusal) = ui::door::refusal(self.loopback, request.uri(), request.headers())
+        {
             return refusal;
         }
         match request.uri().path() {

@@ -1,0 +1,159 @@
+//! The live feed: what changes in history, for pages that are open. One task reads the log and tells all; who falls behind
+//! or comes back reads on from its own cursor, so that nothing is missed; who is too far behind is told to look anew.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::Engine;
+use crate::core::exchange::Record;
+use crate::core::ids::Seq;
+use crate::store::{Store, StoreError};
+
+/// Facts read at once.
+const BATCH: usize = 256;
+/// Between two looks at the log: changes of one exchange in this time are told as one.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Who is further behind than this is not told one by one.
+const FAR: u64 = 2_000;
+
+/// Something that an open page should know.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// An exchange as it is now.
+    Exchange(Seq, Record),
+    /// An agent came or went.
+    Presence(Seq),
+    /// More happened than is told: look again.
+    Missed(Seq),
+}
+
+impl Change {
+    #[must_use]
+    pub fn seq(&self) -> Seq {
+        match self {
+            Self::Exchange(seq, _) | Self::Presence(seq) | Self::Missed(seq) => *seq,
+        }
+    }
+}
+
+/// One listener's place.
+pub struct Feed {
+    engine: Arc<Engine>,
+    cursor: Seq,
+    live: broadcast::Receiver<Arc<Change>>,
+    reading: bool,
+    ready: VecDeque<Arc<Change>>,
+}
+
+impl Engine {
+    /// Listens from now on, or from after a position that was seen before.
+    pub fn listen(self: &Arc<Self>, after: Option<Seq>) -> Feed {
+        // In this order: what is said between the two lines is heard twice rather than not at all.
+        let live = self.history.feed.subscribe();
+        let last = self.last_seq();
+        let cursor = after.unwrap_or(last);
+        let stale = cursor > last;
+        let cursor = if stale { Seq(0) } else { cursor };
+        Feed { engine: self.clone(), cursor, live, reading: cursor < last, ready: VecDeque::new() }
+    }
+
+    /// Tells what the log has to tell while somebody listens. Ends when the relay stops.
+    pub(super) async fn tell_listeners(self: Arc<Self>) {
+        let mut last = self.store.last();
+        let mut cursor = *last.borrow();
+        loop {
+            tokio::select! {
+                changed = last.wait_for(|seq| *seq > cursor) => if changed.is_err() { return },
+                () = self.stopping.cancelled() => return,
+            }
+            let end = self.last_seq();
+            let feed = &self.history.feed;
+            if feed.receiver_count() == 0 {
+                cursor = end;
+            } else if end.0 - cursor.0 > FAR {
+                cursor = end;
+                let _ = feed.send(Arc::new(Change::Missed(end)));
+            } else {
+                match self.read(move |store| changes(store, cursor)).await {
+                    Ok((changes, upto)) => {
+                        cursor = upto;
+                        // Nobody may be left to hear it.
+                        changes.into_iter().for_each(|change| _ = feed.send(Arc::new(change)));
+                    }
+                    Err(e) => tracing::debug!(error = %e, "the live feed cannot read the log yet"),
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// What happened after `cursor`, each exchange once, and up to where.
+fn changes(store: &Store, cursor: Seq) -> Result<(Vec<Change>, Seq), StoreError> {
+    let facts = store.log(cursor, BATCH)?;
+    let upto = facts.last().map_or(cursor, |(seq, _)| *seq);
+    let mut latest = HashMap::new();
+    let mut presence = None;
+    for (seq, fact) in &facts {
+        match fact.request() {
+            Some(id) => _ = latest.insert(id, *seq),
+            None => presence = Some(*seq),
+        }
+    }
+    let ids: Vec<_> = latest.keys().copied().collect();
+    let records = store.records(&ids)?.into_iter();
+    let mut changes: Vec<Change> =
+        records.map(|r| Change::Exchange(latest.get(&r.asked.id).copied().unwrap_or(upto), r)).chain(presence.map(Change::Presence)).collect();
+    changes.sort_by_key(Change::seq);
+    Ok((changes, upto))
+}
+
+impl Feed {
+    /// The next change; `None` when the relay stops.
+    pub async fn next(&mut self) -> Option<Arc<Change>> {
+        let stopping = self.engine.stopping();
+        loop {
+            if let Some(change) = self.ready.pop_front() {
+                return Some(change);
+            }
+            if self.reading {
+                self.read_on().await;
+                continue;
+            }
+            let heard = tokio::select! {
+                heard = self.live.recv() => heard,
+                () = stopping.cancelled() => return None,
+            };
+            match heard {
+                Ok(change) if change.seq() > self.cursor => {
+                    self.cursor = change.seq();
+                    return Some(change);
+                }
+                Ok(_) => {}
+                Err(RecvError::Lagged(_)) => self.reading = true,
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+
+    async fn read_on(&mut self) {
+        let (cursor, last) = (self.cursor, self.engine.last_seq());
+        if last.0.saturating_sub(cursor.0) > FAR {
+            (self.cursor, self.reading) = (last, false);
+            self.ready.push_back(Arc::new(Change::Missed(last)));
+            return;
+        }
+        match self.engine.read(move |store| changes(store, cursor)).await {
+            Ok((changes, upto)) => {
+                self.reading = upto > cursor;
+                self.cursor = upto;
+                self.ready.extend(changes.into_iter().map(Arc::new));
+            }
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
