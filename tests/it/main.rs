@@ -11,6 +11,7 @@ mod hostile;
 mod late;
 mod presence;
 mod refusals;
+mod resume;
 mod rig;
 mod stop;
 mod websocket;

@@ -6,6 +6,18 @@ use tokio::task::JoinHandle;
 use super::relay::Address;
 use super::soon;
 
+/// The id that a stream began with; the stream was cut without a response.
+pub fn event_id(stream: &str) -> &str {
+    assert!(!stream.contains("jsonrpc"), "{stream}");
+    let id = stream.lines().find_map(|l| l.strip_prefix("id: "));
+    id.unwrap_or_else(|| panic!("the stream has no event with an id: {stream:?}"))
+}
+
+/// The tool's result in a JSON-RPC response.
+pub fn tool_result(response: &Value) -> Value {
+    serde_json::from_str(response["result"]["content"][0]["text"].as_str().unwrap()).unwrap()
+}
+
 #[derive(Clone)]
 pub struct Caller {
     http: reqwest::Client,
@@ -66,6 +78,32 @@ impl Caller {
     pub fn asking(&self, arguments: Value) -> JoinHandle<Value> {
         let caller = self.clone();
         tokio::spawn(async move { caller.call("ask_agent", arguments).await })
+    }
+
+    /// The stream of an ask, as far as it came before it ended or was cut.
+    pub fn streaming(&self, arguments: Value) -> JoinHandle<String> {
+        let body = json!({"jsonrpc": "2.0", "id": "my own", "method": "tools/call", "params": {"name": "ask_agent", "arguments": arguments}});
+        let url = format!("{}/mcp", self.address.lock().unwrap());
+        let request = self.http.post(url).bearer_auth(&self.token).header("accept", "application/json, text/event-stream");
+        let request = request.header("content-type", "application/json").body(body.to_string());
+        tokio::spawn(async move {
+            let (mut response, mut text) = (request.send().await.unwrap(), String::new());
+            while let Ok(Some(chunk)) = response.chunk().await {
+                text.push_str(std::str::from_utf8(&chunk).unwrap());
+            }
+            text
+        })
+    }
+
+    /// Comes back for a stream that was cut, as the client SDKs do: status, and the response when it comes.
+    pub async fn resume(&self, event_id: &str) -> (u16, Value) {
+        let url = format!("{}/mcp", self.address.lock().unwrap());
+        let request = self.http.get(url).bearer_auth(&self.token).header("accept", "text/event-stream").header("last-event-id", event_id);
+        let response = soon("resume", request.send()).await.unwrap();
+        let status = response.status().as_u16();
+        let text = soon("the response", response.text()).await.unwrap();
+        let document = text.lines().filter_map(|l| l.strip_prefix("data:")).map(str::trim).rfind(|d| !d.is_empty()).unwrap_or(&text);
+        (status, serde_json::from_str(document).unwrap())
     }
 
     /// What list_agents says of one agent; cheap however much is on record.

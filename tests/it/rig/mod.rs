@@ -10,7 +10,7 @@ mod worker;
 use std::time::{Duration, Instant};
 
 pub use bot::Bot;
-pub use caller::Caller;
+pub use caller::{Caller, event_id, tool_result};
 pub use relay::{Ran, Relay};
 pub use worker::Worker;
 
