@@ -12,7 +12,7 @@ use crate::wire::control::{Answer, Command};
 
 /// Hermes gives up a tool call after so long, unless its mcp_servers entry says otherwise.
 const HERMES_TOOL_LIMIT_MS: u128 = 300_000;
-/// What common proxies allow a silent response; the relay sends a byte every 15 s.
+/// What common proxies allow a silent response; the relay sends a byte every keep_alive_ms.
 const PROXY_IDLE_MS: u128 = 60_000;
 
 #[derive(Args)]
@@ -114,15 +114,22 @@ fn closed_store(findings: &mut Findings, config: &Config) {
 }
 
 fn limits(findings: &Findings, config: &Config) {
+    let keep_alive = config.keep_alive.as_millis();
     let (quiet, wait) = (config.limits.ask_timeout_ms, config.ask_max_wait.as_millis());
     println!();
     println!("how long things may take:");
     println!("  {:>9} ms  silence of the asked bot, then timeout (ask_timeout_ms; each heartbeat starts it anew)", quiet);
     println!("  {:>9} ms  one call of ask_agent, then still_working (ask_max_wait_ms)", wait);
     println!("  {HERMES_TOOL_LIMIT_MS:>9} ms  Hermes' own limit for a tool call (timeout: in its mcp_servers entry, in seconds)");
-    println!("  {:>9} ms  silence on a waiting response: never longer, whatever a proxy allows (common: {PROXY_IDLE_MS} ms)", 15_000);
+    println!(
+        "  {:>9} ms  silence on a waiting response at most, below what a proxy allows (keep_alive_ms; common proxies: {PROXY_IDLE_MS})",
+        keep_alive
+    );
     println!("  {:>9} ms  a lost bot is waited for (reconnect_grace_ms)", config.limits.reconnect_grace_ms);
     println!("  {:>9} ms  between pings; a bot silent for two is gone (ping_interval_ms)", config.ping_interval.as_millis());
+    if keep_alive >= PROXY_IDLE_MS {
+        findings.warn(&format!("keep_alive_ms = {keep_alive} is not below what common proxies allow ({PROXY_IDLE_MS}): they cut waiting calls"));
+    }
     if wait >= HERMES_TOOL_LIMIT_MS {
         findings.warn(&format!(
             "ask_max_wait_ms = {wait} is not below Hermes' limit of {HERMES_TOOL_LIMIT_MS}: its bots give up before the relay answers"

@@ -15,8 +15,9 @@ use crate::engine::{Engine, Minted};
 use crate::inbound::{self, control};
 use crate::store::Store;
 
-/// What is said when nothing else is: this project's events, and of others only what is wrong.
-const LOG_FILTER: &str = "info,rmcp=error,tantivy=warn,hyper=warn,warp=warn";
+/// What is said when nothing else is: this project's events, and of others only what is wrong. To rmcp's service each
+/// caller that leaves before its answer is an error; here it is an ordinary thing.
+const LOG_FILTER: &str = "info,rmcp=error,rmcp::service=off,tantivy=warn,hyper=warn,warp=warn";
 /// A stop takes at most so long after the last connection was let go.
 const RUNTIME_STOP: Duration = Duration::from_secs(3);
 

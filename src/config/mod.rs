@@ -47,6 +47,7 @@ pub struct Config {
     pub data_dir: PathBuf,
     pub limits: Limits,
     pub ask_max_wait: Duration,
+    pub keep_alive: Duration,
     pub ping_interval: Duration,
     pub keep_answers: Duration,
     pub on_store_failure: OnStoreFailure,

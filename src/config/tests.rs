@@ -35,6 +35,7 @@ fn every_key_stands_in_the_reference() {
         "reconnect_grace_ms",
         "queue_ttl_ms",
         "max_exchange_ms",
+        "keep_alive_ms",
         "ping_interval_ms",
         "keep_answers_days",
         "on_store_failure",

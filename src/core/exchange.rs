@@ -51,6 +51,14 @@ pub struct Asked {
     pub traceparent: Option<Arc<str>>,
 }
 
+impl Asked {
+    /// The asker, or the one who was asked.
+    #[must_use]
+    pub fn is_party(&self, name: &AgentName) -> bool {
+        self.from == *name || *self.to == *name.as_str()
+    }
+}
+
 /// How it ended. `text` is the answer when it was answered, else the reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct End {
@@ -106,7 +114,7 @@ impl Record {
 
     #[must_use]
     pub fn is_party(&self, name: &AgentName) -> bool {
-        self.asked.from == *name || *self.asked.to == *name.as_str()
+        self.asked.is_party(name)
     }
 }
 

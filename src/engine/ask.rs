@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Engine;
@@ -30,19 +31,23 @@ pub struct AskRequest {
 #[derive(Clone, Debug)]
 pub enum AskReport {
     Ended(Ended),
-    /// The call waited as long as it may; the exchange goes on.
+    /// The call waited as long as it may, or the relay is about to restart; the exchange goes on.
     StillWorking {
         id: RequestId,
         conversation: ConversationId,
         to: Arc<str>,
+        restarting: bool,
     },
+    /// `position` is known when the question was just put there.
     Queued {
         id: RequestId,
         conversation: ConversationId,
         to: Arc<str>,
-        position: usize,
+        position: Option<usize>,
         expires: Millis,
     },
+    /// It had ended before.
+    Recorded(Record),
     Refused {
         id: RequestId,
         refusal: Refusal,
@@ -65,52 +70,120 @@ pub enum AnswerReport {
     },
 }
 
+/// An ask that was judged.
+pub enum Begun {
+    /// Nothing to wait for: refused, or left in a queue.
+    Done(AskReport),
+    Going(Going),
+}
+
+/// An exchange that a caller waits for.
+pub struct Going {
+    pub id: RequestId,
+    conversation: ConversationId,
+    to: Arc<str>,
+    from: AgentName,
+    waiting: Waiting,
+    recorded: Option<oneshot::Receiver<Written>>,
+    deadline: Instant,
+    /// The question was asked before: its end may be on record already.
+    again: bool,
+}
+
+impl Going {
+    /// Resolves when the exchange is on record (or cannot be, where the relay goes on regardless).
+    pub async fn recorded(&mut self) {
+        if let Some(recorded) = self.recorded.take() {
+            // Gone only with the store itself.
+            let _ = recorded.await;
+        }
+    }
+}
+
 impl Engine {
+    /// Asks and waits.
     pub async fn ask(self: &Arc<Self>, from: &AgentName, request: AskRequest) -> Result<AskReport, StoreError> {
+        match self.begin(from, request).await? {
+            Begun::Done(report) => Ok(report),
+            Begun::Going(going) => self.finish(going).await,
+        }
+    }
+
+    /// Has a question judged and, if it begins, recorded and on its way.
+    pub async fn begin(self: &Arc<Self>, from: &AgentName, request: AskRequest) -> Result<Begun, StoreError> {
         let deadline = Instant::now() + self.config().ask_max_wait;
         let ask = self.prepare(from, request).await?;
         let (id, to) = (ask.id, ask.to.clone());
-        let fresh = ask.conversation.between(&ask.from, &ask.to).unwrap_or_else(|| ask.conversation.fresh());
+        let conversation = ask.conversation.between(&ask.from, &ask.to).unwrap_or_else(|| ask.conversation.fresh());
         let permit = self.store.reserve().await?;
-        let (verdict, waiting, done) = {
+        let (verdict, going, done) = {
             let mut relay = self.relay();
             let mut out = Vec::new();
             let verdict = relay.ask(self.now(), ask, &mut out);
-            let waiting = match &verdict {
-                Verdict::Accepted => Some(self.waiters.wait(id)),
-                Verdict::Joined(first) => Some(self.waiters.wait(*first)),
-                Verdict::Queued { .. } | Verdict::Refused(_) => None,
-            };
-            let done = if matches!(verdict, Verdict::Joined(_)) { self.settled(permit) } else { self.carry(permit, out) };
+            let (id, again) = if let Verdict::Joined(first) = verdict { (first, true) } else { (id, false) };
+            let waiting = matches!(verdict, Verdict::Accepted | Verdict::Joined(_)).then(|| self.waiters.wait(id));
+            let done = if again { self.barrier(permit) } else { self.carry(permit, out) };
             self.chores.due(relay.next_deadline());
-            (verdict, waiting, done)
+            (verdict, waiting.map(|waiting| (id, again, waiting)), done)
         };
-        match (verdict, waiting) {
-            (Verdict::Accepted, Some(waiting)) => Ok(match self.wait(waiting, deadline).await {
-                Some(ended) => AskReport::Ended(ended),
-                None => AskReport::StillWorking { id, conversation: fresh, to },
-            }),
-            (Verdict::Joined(first), Some(waiting)) => {
-                // The first may be on its way to the disk still; nobody hears of it before it is there.
-                let _ = done.await;
-                self.join(from, first, waiting, deadline).await
-            }
-            (Verdict::Refused(refusal), _) => {
-                let recorded = done.await == Ok(Written::Durable);
-                tracing::debug!(request = %id, from = %from, outcome = refusal.outcome().word(), "refused");
-                Ok(AskReport::Refused { id, refusal, recorded })
-            }
-            (Verdict::Queued { position, expires }, _) => Ok(match done.await {
-                Ok(Written::Durable) => AskReport::Queued { id, conversation: fresh, to, position, expires },
-                // What promises to be kept is refused when it cannot be.
-                _ => {
-                    super::Chores::note(&self.chores.unrecorded, id);
-                    self.chores.wake.notify_one();
-                    AskReport::Refused { id, refusal: Refusal::StoreUnavailable, recorded: false }
-                }
-            }),
-            _ => Err(StoreError::Down),
+        if let Some((id, again, waiting)) = going {
+            let going = Going { id, conversation, to, from: from.clone(), waiting, recorded: Some(done), deadline, again };
+            return Ok(Begun::Going(going));
         }
+        let durable = done.await == Ok(Written::Durable);
+        Ok(Begun::Done(match verdict {
+            Verdict::Queued { position, expires } if durable => AskReport::Queued { id, conversation, to, position: Some(position), expires },
+            Verdict::Refused(refusal) => {
+                tracing::debug!(request = %id, from = %from, outcome = refusal.outcome().word(), "refused");
+                AskReport::Refused { id, refusal, recorded: durable }
+            }
+            // What promises to be kept is refused when it cannot be.
+            _ => {
+                super::Chores::note(&self.chores.unrecorded, id);
+                self.chores.wake.notify_one();
+                AskReport::Refused { id, refusal: Refusal::StoreUnavailable, recorded: false }
+            }
+        }))
+    }
+
+    /// Waits for the end of an exchange that began.
+    pub async fn finish(self: &Arc<Self>, mut going: Going) -> Result<AskReport, StoreError> {
+        if going.again {
+            // The first may be on its way to the disk still; nobody hears of it before it is there.
+            going.recorded().await;
+        }
+        let Going { id, conversation, to, from, waiting, deadline, again, .. } = going;
+        if again {
+            // Nobody waits for an absent agent: the first call did not either.
+            let deadline = if self.queued(id).is_some() { Instant::now() } else { deadline };
+            return Ok(match self.answer_of(&from, id, waiting, deadline).await? {
+                AnswerReport::Ended(ended) => AskReport::Ended(ended),
+                AnswerReport::Recorded(record) => AskReport::Recorded(record),
+                AnswerReport::StillWorking(asked) => self.unfinished(id, asked.conversation, asked.to.clone()),
+                AnswerReport::Queued { asked, expires } => {
+                    AskReport::Queued { id, conversation: asked.conversation, to: asked.to.clone(), position: None, expires }
+                }
+                AnswerReport::Unknown => return Err(StoreError::Down),
+            });
+        }
+        Ok(match self.wait(waiting, deadline).await {
+            Some(ended) => AskReport::Ended(ended),
+            None => self.unfinished(id, conversation, to),
+        })
+    }
+
+    fn unfinished(&self, id: RequestId, conversation: ConversationId, to: Arc<str>) -> AskReport {
+        AskReport::StillWorking { id, conversation, to, restarting: self.stopping.is_cancelled() }
+    }
+
+    /// Takes up the waiting of an asker whose stream was cut. `None`: it has asked no such thing.
+    pub async fn resume(self: &Arc<Self>, from: &AgentName, id: RequestId) -> Result<Option<Going>, StoreError> {
+        let waiting = self.waiters.wait(id);
+        let record = self.read(move |store| store.record(id)).await?;
+        let Some(Record { asked, .. }) = record.filter(|r| r.asked.from == *from && self.is_kept(r)) else { return Ok(None) };
+        let deadline = Instant::now() + self.config().ask_max_wait;
+        let (conversation, to) = (asked.conversation, asked.to.clone());
+        Ok(Some(Going { id, conversation, to, from: from.clone(), waiting, recorded: None, deadline, again: true }))
     }
 
     /// Draws the ids and looks up what history has under the named conversation and key.
@@ -148,23 +221,6 @@ impl Engine {
         })
     }
 
-    /// The same question again: its one outcome, whether it is to come or there already.
-    async fn join(self: &Arc<Self>, from: &AgentName, first: RequestId, waiting: Waiting, deadline: Instant) -> Result<AskReport, StoreError> {
-        // Nobody waits for an absent agent: the first call did not either.
-        let deadline = if self.queued(first).is_some() { Instant::now() } else { deadline };
-        Ok(match self.answer_of(from, first, waiting, deadline).await? {
-            AnswerReport::Ended(ended) => AskReport::Ended(ended),
-            AnswerReport::Recorded(Record { asked, end: Some(end), .. }) => AskReport::Ended(Ended { asked, end, recorded: true }),
-            AnswerReport::StillWorking(asked) | AnswerReport::Recorded(Record { asked, .. }) => {
-                AskReport::StillWorking { id: first, conversation: asked.conversation, to: asked.to.clone() }
-            }
-            AnswerReport::Queued { asked, expires } => {
-                AskReport::Queued { id: first, conversation: asked.conversation, to: asked.to.clone(), position: 0, expires }
-            }
-            AnswerReport::Unknown => return Err(StoreError::Down),
-        })
-    }
-
     /// The outcome of an exchange for one of its two parties, waiting for it at most `patience`.
     pub async fn get_answer(self: &Arc<Self>, from: &AgentName, id: RequestId, patience: Duration) -> Result<AnswerReport, StoreError> {
         let deadline = Instant::now() + patience.min(self.config().ask_max_wait);
@@ -180,8 +236,7 @@ impl Engine {
             Some(open) => Some(open),
             None => self.read(move |store| store.record(id)).await?,
         };
-        let kept_since = self.now().0.saturating_sub(u64::try_from(self.config().keep_answers.as_millis()).unwrap_or(u64::MAX));
-        let Some(record) = record.filter(|r| r.is_party(from) && r.asked.at.0 >= kept_since) else { return Ok(AnswerReport::Unknown) };
+        let Some(record) = record.filter(|r| r.is_party(from) && self.is_kept(r)) else { return Ok(AnswerReport::Unknown) };
         if record.end.is_some() {
             return Ok(AnswerReport::Recorded(record));
         }
@@ -192,6 +247,11 @@ impl Engine {
             Some(expires) => AnswerReport::Queued { asked: record.asked, expires },
             None => AnswerReport::StillWorking(record.asked),
         })
+    }
+
+    fn is_kept(&self, record: &Record) -> bool {
+        let keep = u64::try_from(self.config().keep_answers.as_millis()).unwrap_or(u64::MAX);
+        record.asked.at.plus(keep) >= self.now()
     }
 
     fn queued(&self, id: RequestId) -> Option<Millis> {

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use agents::{AgentError, Minted};
-pub use ask::{AnswerReport, AskReport, AskRequest};
+pub use ask::{AnswerReport, AskReport, AskRequest, Begun, Going};
 pub use connection::Connection;
 pub use directory::{Listed, ROTATION_GRACE_MS};
 pub use links::ToBot;
@@ -200,6 +200,15 @@ impl Engine {
         tokio::task::spawn_blocking(move || read(&engine.store)).await.map_err(|_| StoreError::Down)?
     }
 
+    /// Hears when everything submitted before is on record.
+    fn barrier(&self, permit: Permit) -> oneshot::Receiver<Written> {
+        let (told, done) = oneshot::channel();
+        self.store.submit(permit, Vec::new(), move |written| {
+            let _ = told.send(written);
+        });
+        done
+    }
+
     /// Has the facts recorded and the rest carried out after that. Called with the relay locked, so that the order of
     /// the core's decisions is the order of the log. The receiver hears when it is done.
     fn carry(self: &Arc<Self>, permit: Permit, effects: Vec<Effect>) -> oneshot::Receiver<Written> {
@@ -212,15 +221,6 @@ impl Engine {
         let engine = self.clone();
         self.store.submit(permit, facts, move |written| {
             engine.perform(rest, written);
-            let _ = told.send(written);
-        });
-        done
-    }
-
-    /// Heard of when everything that was handed to the store before is written.
-    fn settled(&self, permit: Permit) -> oneshot::Receiver<Written> {
-        let (told, done) = oneshot::channel();
-        self.store.submit(permit, Vec::new(), move |written| {
             let _ = told.send(written);
         });
         done

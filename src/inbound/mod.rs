@@ -7,7 +7,6 @@ mod hosts;
 mod mcp;
 mod routes;
 mod server;
-mod stream;
 mod tools;
 mod websocket;
 
@@ -27,6 +26,13 @@ pub(crate) fn error(status: StatusCode, message: &str) -> Response<Body> {
     let mut response = Response::new(full(text));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response
+}
+
+/// `allowed`: what the address does take.
+pub(crate) fn wrong_method(allowed: &'static str) -> Response<Body> {
+    let mut response = error(StatusCode::METHOD_NOT_ALLOWED, "this address does not take this method");
+    response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allowed));
     response
 }
 

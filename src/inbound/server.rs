@@ -10,7 +10,7 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::service::Service;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{Body, auth, hosts, mcp, routes, stream, websocket};
+use super::{Body, auth, hosts, mcp, routes, websocket};
 use crate::engine::Engine;
 
 /// A connection that says nothing at all for so long is closed.
@@ -129,7 +129,7 @@ impl Service<Request<Incoming>> for PerConnection {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let (router, place) = (self.router.clone(), self.place.clone());
-        Box::pin(async move { stream::sure(router.route(request, place).await) })
+        Box::pin(async move { Ok(router.route(request, place).await) })
     }
 }
 
@@ -143,9 +143,7 @@ impl Router {
                 None => auth::unauthorized(),
                 Some(caller) => self.mcp.handle(request, caller).await,
             },
-            "/bridge/connect" if *request.method() != Method::GET => {
-                super::error(StatusCode::METHOD_NOT_ALLOWED, "this address does not take this method")
-            }
+            "/bridge/connect" if *request.method() != Method::GET => super::wrong_method("GET"),
             "/bridge/connect" => match auth::agent(&self.engine, request.headers()) {
                 None => auth::unauthorized(),
                 Some(caller) => websocket::upgrade(request, self.engine, caller, &self.sockets, place).await,

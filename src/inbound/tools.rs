@@ -40,15 +40,17 @@ pub(super) async fn call(
     Ok(json(&report))
 }
 
+/// What `ask_agent` asks for, as the engine takes it.
+pub(super) fn ask_request(call: Call, context: &Context) -> Option<AskRequest> {
+    let Call::AskAgent { to, message, conversation_id, queue, request_key } = call else { return None };
+    let when_offline = if queue { WhenOffline::Queue } else { WhenOffline::Fail };
+    // A call that the bot numbered is the same call when it is sent again.
+    let key = request_key.or_else(|| context.call_id.as_ref().map(|id| format!("call:{id}")));
+    Some(AskRequest { to, message, conversation: conversation_id, when_offline, key, traceparent: context.traceparent.clone() })
+}
+
 async fn run(engine: &Arc<Engine>, caller: &AgentName, call: Call, context: Context) -> Result<Report, StoreError> {
     match call {
-        Call::AskAgent { to, message, conversation_id, queue, request_key } => {
-            let when_offline = if queue { WhenOffline::Queue } else { WhenOffline::Fail };
-            // A call that the bot numbered is the same call when it is sent again.
-            let key = request_key.or_else(|| context.call_id.map(|id| format!("call:{id}")));
-            let request = AskRequest { to, message, conversation: conversation_id, when_offline, key, traceparent: context.traceparent };
-            Ok(asked(engine.ask(caller, request).await?))
-        }
         Call::Reply { request_id, answer } => replied(engine, caller, &request_id, Reply::Answer(answer.into()), context).await,
         Call::Fail { request_id, error, detail } => {
             let why = detail.filter(|d| !d.trim().is_empty()).unwrap_or(error);
@@ -58,7 +60,10 @@ async fn run(engine: &Arc<Engine>, caller: &AgentName, call: Call, context: Cont
             let Some(id) = RequestId::parse(&request_id) else { return Ok(results::unknown_request()) };
             Ok(fetched(engine.get_answer(caller, id, Duration::from_secs(wait_seconds)).await?))
         }
-        Call::ListAgents => Ok(Report::default()),
+        other => match ask_request(other, &context) {
+            Some(request) => Ok(asked(&engine.ask(caller, request).await?)),
+            None => Ok(Report::default()),
+        },
     }
 }
 
@@ -67,14 +72,20 @@ async fn replied(engine: &Arc<Engine>, caller: &AgentName, request_id: &str, rep
     Ok(results::replied(&engine.reply(caller, id, reply, context.call_id).await?))
 }
 
-fn asked(report: AskReport) -> Report {
+pub(super) fn asked(report: &AskReport) -> Report {
     match report {
         AskReport::Ended(ended) => results::ended(&ended.asked, &ended.end, None, ended.recorded),
-        AskReport::StillWorking { id, conversation, to } => results::still_working(id, conversation, &to),
-        AskReport::Queued { id, conversation, to, position, expires } => {
-            results::queued(id, conversation, &to, (position > 0).then_some(position), expires)
-        }
-        AskReport::Refused { id, refusal, recorded } => results::refused(id, &refusal, recorded),
+        AskReport::Recorded(record) => recorded(record),
+        AskReport::StillWorking { id, conversation, to, .. } => results::still_working(*id, *conversation, to),
+        AskReport::Queued { id, conversation, to, position, expires } => results::queued(*id, *conversation, to, *position, *expires),
+        AskReport::Refused { id, refusal, recorded } => results::refused(*id, refusal, *recorded),
+    }
+}
+
+fn recorded(Record { asked, end, late, .. }: &Record) -> Report {
+    match end {
+        Some(end) => results::ended(asked, end, late.as_deref(), true),
+        None => results::still_working(asked.id, asked.conversation, &asked.to),
     }
 }
 
@@ -82,14 +93,12 @@ fn fetched(report: AnswerReport) -> Report {
     match report {
         AnswerReport::Unknown => results::unknown_request(),
         AnswerReport::Ended(ended) => results::ended(&ended.asked, &ended.end, None, ended.recorded),
-        AnswerReport::Recorded(Record { asked, end: Some(end), late, .. }) => results::ended(&asked, &end, late.as_deref(), true),
-        AnswerReport::StillWorking(asked) | AnswerReport::Recorded(Record { asked, .. }) => {
-            results::still_working(asked.id, asked.conversation, &asked.to)
-        }
+        AnswerReport::Recorded(record) => recorded(&record),
+        AnswerReport::StillWorking(asked) => results::still_working(asked.id, asked.conversation, &asked.to),
         AnswerReport::Queued { asked, expires } => results::queued(asked.id, asked.conversation, &asked.to, None, expires),
     }
 }
 
-fn json(value: &impl serde::Serialize) -> String {
+pub(super) fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

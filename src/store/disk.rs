@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use redb::{Builder, Database, DatabaseError};
 
 use super::journal::Journal;
+use super::medium::{Faults, Medium};
 use super::{StoreError, record, tables};
 use crate::core::ids::Seq;
 
@@ -26,20 +27,24 @@ pub(super) struct OpenStore {
 }
 
 /// Opens or creates everything, applies what the journal has beyond redb, and begins the journal anew.
-pub(super) fn open(dir: &Path) -> Result<OpenStore, StoreError> {
+pub(super) fn open(dir: &Path, faults: Option<&Arc<dyn Faults>>) -> Result<OpenStore, StoreError> {
     make_directory(dir).map_err(|source| StoreError::Directory { path: dir.to_owned(), source })?;
     let path = dir.join("bridge.redb");
-    let database = open_database(&path)?;
+    let database = open_database(&path, faults)?;
     let last = tables::prepare(&database)?;
     let journal_path = dir.join("journal");
     let in_journal = |source| StoreError::Journal { path: journal_path.clone(), source };
-    let mut journal = private_file(&journal_path).and_then(Journal::new).map_err(in_journal)?;
+    let mut journal = private_file(&journal_path).and_then(|file| journal_on(file, faults)).map_err(in_journal)?;
     let last = catch_up(&database, &journal, last).map_err(|e| match e {
         CatchUp::Io(source) => in_journal(source),
         CatchUp::Store(e) => e,
     })?;
     journal.rewind();
     Ok(OpenStore { database: Arc::new(database), journal, last })
+}
+
+fn journal_on(file: File, faults: Option<&Arc<dyn Faults>>) -> io::Result<Journal> {
+    Journal::new(Medium::new(file, faults.cloned()).map_err(io::Error::other)?)
 }
 
 enum CatchUp {
@@ -71,10 +76,10 @@ fn catch_up(database: &Database, journal: &Journal, mut last: Seq) -> Result<Seq
     Ok(last)
 }
 
-fn open_database(path: &Path) -> Result<Database, StoreError> {
+fn open_database(path: &Path, faults: Option<&Arc<dyn Faults>>) -> Result<Database, StoreError> {
     let started = Instant::now();
     loop {
-        match try_open(path) {
+        match try_open(path, faults) {
             Err(DatabaseError::DatabaseAlreadyOpen) if started.elapsed() < LOCK_PATIENCE => {
                 std::thread::sleep(Duration::from_millis(50));
             }
@@ -93,7 +98,7 @@ enum Found {
     Newer(u64),
 }
 
-fn try_open(path: &Path) -> Result<Found, DatabaseError> {
+fn try_open(path: &Path, faults: Option<&Arc<dyn Faults>>) -> Result<Found, DatabaseError> {
     // Looked at read-only first: a file of a newer version must stay as it is.
     if path.metadata().is_ok_and(|m| m.len() > 0)
         && let Ok(database) = Builder::new().open_read_only(path)
@@ -102,11 +107,11 @@ fn try_open(path: &Path) -> Result<Found, DatabaseError> {
     {
         return Ok(Found::Newer(found));
     }
-    private_file(path)?;
+    let medium = Medium::new(private_file(path)?, faults.cloned())?;
     let repair = |session: &mut redb::RepairSession| {
         tracing::warn!(done = session.progress(), "the store was not closed well and is being repaired");
     };
-    let database = Builder::new().set_cache_size(CACHE_BYTES).set_repair_callback(repair).create(path)?;
+    let database = Builder::new().set_cache_size(CACHE_BYTES).set_repair_callback(repair).create_with_backend(medium)?;
     // A file that had to be repaired could not be looked at read-only.
     match tables::format(&database) {
         Ok(Some(found)) if found > tables::FORMAT => Ok(Found::Newer(found)),

@@ -5,10 +5,11 @@
 //! Entry: magic, length, first position, count, checksum (little endian), then `count` rows of length and bytes. The
 //! chain ends at the first entry that is not whole or does not continue the positions: what follows is an earlier lap.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
+use redb::StorageBackend;
+
+use super::medium::Medium;
 use crate::core::ids::Seq;
 
 const MAGIC: u32 = 0x314a_4248;
@@ -19,7 +20,7 @@ const FULL: u64 = 32 << 20;
 const CHUNK: u64 = 1 << 20;
 
 pub(super) struct Journal {
-    file: File,
+    file: Medium,
     at: u64,
     grown: u64,
     buffer: Vec<u8>,
@@ -32,15 +33,15 @@ pub(super) struct Entry {
 }
 
 impl Journal {
-    pub(super) fn new(file: File) -> io::Result<Self> {
-        let grown = file.metadata()?.len();
+    pub(super) fn new(file: Medium) -> io::Result<Self> {
+        let grown = file.len()?;
         Ok(Self { file, at: 0, grown, buffer: Vec::new() })
     }
 
     /// The entries that continue the log after `applied`, oldest first. Reading stops at the first that is not whole.
     pub(super) fn entries(&self, applied: Seq) -> io::Result<Vec<Entry>> {
         let mut bytes = vec![0; usize::try_from(self.grown).unwrap_or(0)];
-        self.file.read_exact_at(&mut bytes, 0)?;
+        self.file.read(0, &mut bytes)?;
         let mut entries = Vec::new();
         let (mut rest, mut expected) = (bytes.as_slice(), None);
         while let Some((entry, after)) = read_entry(rest) {
@@ -69,7 +70,7 @@ impl Journal {
         let header = header(first, rows.len() as u32, &self.buffer[HEADER..]);
         self.buffer[..HEADER].copy_from_slice(&header);
         self.make_room(self.at + self.buffer.len() as u64)?;
-        self.file.write_all_at(&self.buffer, self.at)?;
+        self.file.write(self.at, &self.buffer)?;
         self.file.sync_data()?;
         self.at += self.buffer.len() as u64;
         self.buffer.shrink_to(CHUNK as usize);
@@ -78,7 +79,7 @@ impl Journal {
 
     fn make_room(&mut self, end: u64) -> io::Result<()> {
         while self.grown < end {
-            self.file.write_all_at(&vec![0; CHUNK as usize], self.grown)?;
+            self.file.write(self.grown, &vec![0; CHUNK as usize])?;
             self.grown += CHUNK;
         }
         Ok(())
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     fn journal() -> Journal {
-        Journal::new(tempfile::tempfile().unwrap()).unwrap()
+        Journal::new(Medium::new(tempfile::tempfile().unwrap(), None).unwrap()).unwrap()
     }
 
     fn rows(words: &[&str]) -> Vec<Vec<u8>> {
@@ -174,10 +175,10 @@ mod tests {
         j.append(Seq(2), &rows(&["torn"])).unwrap();
         for at in second..j.at {
             let mut byte = [0];
-            j.file.read_exact_at(&mut byte, at).unwrap();
-            j.file.write_all_at(&[byte[0] ^ 0x40], at).unwrap();
+            j.file.read(at, &mut byte).unwrap();
+            j.file.write(at, &[byte[0] ^ 0x40]).unwrap();
             assert_eq!(found(&j, 0), [(1, rows(&["whole"]))], "flipped byte {at}");
-            j.file.write_all_at(&byte, at).unwrap();
+            j.file.write(at, &byte).unwrap();
         }
     }
 

@@ -8,11 +8,14 @@
 
 mod disk;
 mod journal;
+mod medium;
 mod read;
 mod record;
 mod tables;
 mod writer;
 
+#[cfg(test)]
+mod faults;
 #[cfg(test)]
 mod tests;
 
@@ -101,14 +104,18 @@ pub(crate) struct Shared {
 impl Store {
     /// Opens or creates the store in `dir`.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
-        let opened = disk::open(dir)?;
+        Self::open_on(dir, None)
+    }
+
+    fn open_on(dir: &Path, faults: Option<Arc<dyn medium::Faults>>) -> Result<Self, StoreError> {
+        let opened = disk::open(dir, faults.as_ref())?;
         let shared = Arc::new(Shared {
             database: RwLock::new(Some(opened.database.clone())),
             healthy: AtomicBool::new(true),
             last: watch::Sender::new(opened.last),
         });
         let (sender, receiver) = mpsc::channel();
-        let writer = writer::Writer::new(dir.to_owned(), opened, shared.clone());
+        let writer = writer::Writer::new(dir.to_owned(), faults, opened, shared.clone());
         let thread = std::thread::Builder::new().name("store".into()).spawn(move || writer.run(&receiver)).map_err(StoreError::Thread)?;
         Ok(Self { sender, places: Arc::new(Semaphore::new(QUEUE)), shared, thread: Mutex::new(Some(thread)) })
     }

@@ -1,1 +1,202 @@
-//! x
+//! What the store promises: what was acknowledged is there after a crash, in order, whole; and files it must not touch
+//! stay as they are.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+
+use super::*;
+use crate::core::exchange::{Asked, End, Late, Trail, WhenOffline};
+use crate::core::ids::{ConversationId, Millis, RequestId};
+use crate::core::outcome::Outcome;
+
+fn name(text: &str) -> AgentName {
+    AgentName::parse(text).unwrap()
+}
+
+fn asked(n: u128, conversation: u128, message: &str) -> Asked {
+    Asked {
+        id: RequestId::from_u128(n),
+        conversation: ConversationId::from_u128(conversation),
+        begins: true,
+        from: name("alice"),
+        to: "bob".into(),
+        message: message.into(),
+        at: Millis(n as u64),
+        when_offline: WhenOffline::Fail,
+        trail: Trail { parent: None, origin: name("alice"), path: [name("alice")].into() },
+        key: None,
+        traceparent: None,
+    }
+}
+
+pub(super) fn ask(n: u128) -> Fact {
+    Fact::Asked(Arc::new(asked(n, n, &format!("question {n}"))))
+}
+
+fn end(n: u128, outcome: Outcome) -> Fact {
+    let end = End { outcome, text: format!("answer {n}").into(), at: Millis(n as u64 + 1), call: None };
+    Fact::Ended { id: RequestId::from_u128(n), end: Arc::new(end) }
+}
+
+/// Records and waits until it is acknowledged.
+pub(super) fn record(store: &Store, facts: Vec<Fact>) -> Written {
+    let permit = futures_util::FutureExt::now_or_never(store.reserve()).unwrap().unwrap();
+    let (told, done) = sync_channel(1);
+    store.submit(permit, facts, move |written| told.send(written).unwrap());
+    done.recv_timeout(std::time::Duration::from_secs(10)).unwrap()
+}
+
+/// What a kill -9 leaves behind: the files as they are, without a last sync.
+fn crash(store: &Store, from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for file in ["bridge.redb", "journal"] {
+        std::fs::copy(from.join(file), to.join(file)).unwrap();
+    }
+    assert!(store.healthy());
+}
+
+#[test]
+fn what_was_acknowledged_is_read_at_once_and_after_a_crash() {
+    let dir = tempfile::tempdir().unwrap();
+    let (before, after) = (dir.path().join("a"), dir.path().join("b"));
+    let store = Store::open(&before).unwrap();
+    assert_eq!(record(&store, vec![ask(1)]), Written::Durable);
+    assert_eq!(record(&store, vec![end(1, Outcome::Answered), ask(2)]), Written::Durable);
+    assert_eq!(store.record(RequestId::from_u128(1)).unwrap().unwrap().status(), "ok");
+    crash(&store, &before, &after);
+    let reopened = Store::open(&after).unwrap();
+    let one = reopened.record(RequestId::from_u128(1)).unwrap().unwrap();
+    assert_eq!((one.status(), &**one.answer().unwrap(), &*one.asked.message), ("ok", "answer 1", "question 1"));
+    let open: Vec<u128> = reopened.open_exchanges().unwrap().iter().map(|r| r.asked.id.as_u128()).collect();
+    assert_eq!(open, [2]);
+    let positions: Vec<u64> = reopened.log(Seq(0), 10).unwrap().iter().map(|(seq, _)| seq.0).collect();
+    assert_eq!(positions, [1, 2, 3]);
+}
+
+#[test]
+fn a_store_goes_on_where_it_stopped_after_many_laps_of_the_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let big = "x".repeat(400_000);
+    let mut n = 0;
+    for _ in 0..3 {
+        let store = Store::open(dir.path()).unwrap();
+        for _ in 0..40 {
+            n += 1;
+            record(&store, vec![Fact::Asked(Arc::new(asked(n, 1, &big)))]);
+        }
+    }
+    let store = Store::open(dir.path()).unwrap();
+    assert_eq!(store.exchange_count().unwrap(), 120);
+    let ids: Vec<u128> = store.newest(None, 120).unwrap().iter().map(|r| r.asked.id.as_u128()).collect();
+    assert_eq!(ids, (1..=120).rev().collect::<Vec<_>>());
+    // One journal, however much went through it.
+    assert!(dir.path().join("journal").metadata().unwrap().len() < 40 << 20);
+}
+
+#[test]
+fn a_thread_is_read_oldest_first_and_history_newest_first_by_cursor() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    for n in 1..=6 {
+        record(&store, vec![Fact::Asked(Arc::new(asked(n, n % 2, "q")))]);
+    }
+    let numbers = |records: Vec<crate::core::exchange::Record>| records.iter().map(|r| r.asked.id.as_u128()).collect::<Vec<_>>();
+    assert_eq!(numbers(store.thread(ConversationId::from_u128(1), None, 10).unwrap()), [1, 3, 5]);
+    assert_eq!(numbers(store.thread(ConversationId::from_u128(1), Some(RequestId::from_u128(1)), 1).unwrap()), [3]);
+    assert_eq!(numbers(store.newest(None, 2).unwrap()), [6, 5]);
+    assert_eq!(numbers(store.newest(Some(RequestId::from_u128(5)), 2).unwrap()), [4, 3]);
+    assert!(store.beginning(ConversationId::from_u128(9)).unwrap().is_none());
+}
+
+#[test]
+fn every_fact_survives_its_stored_form() {
+    let mut whole = asked(7, 8, "with \u{0} and \u{1F600} and \"quotes\"");
+    whole.trail = Trail { parent: Some(RequestId::from_u128(5)), origin: name("carol"), path: [name("carol"), name("alice")].into() };
+    (whole.key, whole.traceparent, whole.begins, whole.when_offline) = (Some("k".into()), Some("00-a".into()), false, WhenOffline::Queue);
+    let (id, text, call): (_, Arc<str>, Option<Arc<str>>) = (whole.id, "t".into(), Some("c".into()));
+    let ended = Arc::new(End { outcome: Outcome::Timeout, text, at: Millis(9), call: call.clone() });
+    let facts = [
+        Fact::Asked(Arc::new(whole.clone())),
+        Fact::Refused(Arc::new(whole), ended.clone()),
+        Fact::Queued { id, at: Millis(1), expires: Millis(2) },
+        Fact::Received { id, instance: "i".into(), attempt: 3 },
+        Fact::Ended { id, end: ended },
+        Fact::Late { id, late: Arc::new(Late { answer: "l".into(), at: Millis(4), call }) },
+        Fact::Presence { agent: name("bob"), at: Millis(5), online: true },
+    ];
+    for fact in facts {
+        assert_eq!(record::decode(&record::encode(&fact).unwrap()).unwrap(), fact);
+    }
+}
+
+#[test]
+fn what_a_restart_must_know_of_an_open_exchange_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let id = RequestId::from_u128(1);
+    record(&store, vec![ask(1), Fact::Queued { id, at: Millis(3), expires: Millis(99) }]);
+    record(&store, vec![Fact::Received { id, instance: "p".into(), attempt: 2 }, Fact::Received { id, instance: "q".into(), attempt: 3 }]);
+    record(&store, vec![Fact::Presence { agent: name("bob"), at: Millis(5), online: true }]);
+    drop(store);
+    let store = Store::open(dir.path()).unwrap();
+    let open = store.open_exchanges().unwrap();
+    assert_eq!(open[0].queued, Some((Millis(3), Millis(99))));
+    assert_eq!((open[0].holders.iter().map(|h| &**h).collect::<Vec<_>>(), open[0].attempt), (vec!["p", "q"], 3));
+    assert_eq!(store.presence().unwrap(), [(name("bob"), Millis(5), true)]);
+}
+
+#[test]
+fn a_file_of_a_newer_format_is_refused_and_stays_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Store::open(dir.path()).unwrap());
+    let path = dir.path().join("bridge.redb");
+    {
+        let database = Database::open(&path).unwrap();
+        let write = database.begin_write().unwrap();
+        write.open_table(tables::META).unwrap().insert("format", tables::FORMAT + 1).unwrap();
+        write.commit().unwrap();
+    }
+    let before = std::fs::read(&path).unwrap();
+    let error = Store::open(dir.path()).err().unwrap();
+    assert!(matches!(error, StoreError::Newer { found: 2, known: 1, .. }), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn files_are_the_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::set_permissions(&data, PermissionsExt::from_mode(0o755)).unwrap();
+    let _store = Store::open(&data).unwrap();
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&data), mode(&data.join("bridge.redb")), mode(&data.join("journal"))), (0o700, 0o600, 0o600));
+}
+
+#[test]
+fn a_second_process_is_told_whose_the_directory_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let _first = Store::open(dir.path()).unwrap();
+    let error = Store::open(dir.path()).err().unwrap();
+    assert!(matches!(&error, StoreError::InUse { path } if path.ends_with("bridge.redb")), "{error}");
+}
+
+#[test]
+fn credentials_are_kept_and_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let put = |agent: Option<StoredAgent>| {
+        let permit = futures_util::FutureExt::now_or_never(store.reserve()).unwrap().unwrap();
+        let (told, done) = sync_channel(1);
+        store.put_agent(permit, name("carol"), agent, move |written| told.send(written).unwrap());
+        assert_eq!(done.recv().unwrap(), Written::Durable);
+    };
+    let token = StoredToken { sha256: "ab".repeat(32), created: 1, until: Some(2) };
+    let agent = StoredAgent { added: true, tokens: vec![token], created: 1 };
+    put(Some(agent.clone()));
+    assert_eq!(store.agents().unwrap(), [(name("carol"), agent)]);
+    put(None);
+    assert_eq!(store.agents().unwrap(), []);
+}

@@ -13,6 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::disk::{self, OpenStore};
 use super::journal::Journal;
+use super::medium::Faults;
 use super::{After, Op, Shared, StoreError, Written, record, tables};
 use crate::core::effect::Fact;
 use crate::core::ids::Seq;
@@ -30,6 +31,7 @@ type Message = (Op, Option<OwnedSemaphorePermit>);
 
 pub(super) struct Writer {
     dir: PathBuf,
+    faults: Option<Arc<dyn Faults>>,
     shared: Arc<Shared>,
     disk: Option<Disk>,
     /// The last position given to a fact.
@@ -51,9 +53,9 @@ struct Row {
 }
 
 impl Writer {
-    pub(super) fn new(dir: PathBuf, opened: OpenStore, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(dir: PathBuf, faults: Option<Arc<dyn Faults>>, opened: OpenStore, shared: Arc<Shared>) -> Self {
         let disk = Disk { database: opened.database, journal: opened.journal, dirty_since: None };
-        Self { dir, shared, disk: Some(disk), last: opened.last, backlog: VecDeque::new(), retry_at: Instant::now(), retry_in: RETRY }
+        Self { dir, faults, shared, disk: Some(disk), last: opened.last, backlog: VecDeque::new(), retry_at: Instant::now(), retry_in: RETRY }
     }
 
     pub(super) fn run(mut self, receiver: &Receiver<Message>) {
@@ -194,7 +196,7 @@ impl Writer {
     fn recover(&mut self) {
         // The old handle must be gone, or the file counts as open.
         *self.shared.database.write().unwrap_or_else(PoisonError::into_inner) = None;
-        match disk::open(&self.dir) {
+        match disk::open(&self.dir, self.faults.as_ref()) {
             Err(e) => {
                 tracing::debug!(error = %e, "the store cannot be opened yet");
                 self.retry_in = (self.retry_in * 2).min(Duration::from_secs(5));
@@ -202,6 +204,9 @@ impl Writer {
             }
             Ok(opened) => {
                 let database = opened.database.clone();
+                // What failed may be in the journal whole: those rows head the backlog and are not written again.
+                let there = opened.last.0.saturating_sub(self.last.0);
+                self.backlog.drain(..self.backlog.len().min(usize::try_from(there).unwrap_or(usize::MAX)));
                 self.last = opened.last;
                 self.disk = Some(Disk { database: opened.database, journal: opened.journal, dirty_since: None });
                 let rows: Vec<Row> = std::mem::take(&mut self.backlog).into();

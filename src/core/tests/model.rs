@@ -273,6 +273,7 @@ impl World {
 struct Seed(u64);
 
 impl Drop for Seed {
+    #[allow(clippy::print_stderr)]
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("the script with seed {} failed", self.0);

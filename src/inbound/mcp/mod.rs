@@ -1,5 +1,9 @@
-//! The MCP door: rmcp's streamable HTTP server, stateless, with the caller's identity taken from each request's token.
-//! Owns how tools are announced and how results become MCP results; what the tools do is `tools`.
+//! The MCP door: rmcp's streamable HTTP server, stateless, with the caller's identity taken from each request's token;
+//! tool calls of older clients, which is most of the traffic, go through `legacy`. Owns how tools are announced and how
+//! results become MCP results; what the tools do is `tools`.
+
+mod legacy;
+mod stream;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,7 +24,7 @@ use rmcp::transport::streamable_http_server::session::never::NeverSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
-use super::{Body, stream, tools};
+use super::{Body, tools};
 use crate::core::ids::AgentName;
 use crate::engine::Engine;
 use crate::wire;
@@ -28,14 +32,15 @@ use crate::wire;
 /// Bodies are read up to here, so that a question that is too long is refused as an outcome and recorded.
 const MAX_BODY: usize = 4 << 20;
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// A comment on the stream this often keeps proxies and clients from giving up.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const INSTRUCTIONS: &str =
     "Other agents can be asked for what they know or can do. list_agents shows them, ask_agent asks one and waits for the answer.";
 
 #[derive(Clone)]
 pub(super) struct Mcp {
+    engine: Arc<Engine>,
     service: StreamableHttpService<Door, NeverSessionManager>,
+    /// A comment on the stream this often keeps proxies and clients from giving up.
+    keep_alive: Duration,
 }
 
 /// What serves one request; shared, because building schemas for every request is what made the original slow.
@@ -47,21 +52,31 @@ struct Door {
 
 impl Mcp {
     pub(super) fn new(engine: Arc<Engine>, stop: CancellationToken) -> Self {
-        let door = Door { engine, tools: Arc::new(announced()) };
+        let keep_alive = engine.config().keep_alive;
+        let door = Door { engine: engine.clone(), tools: Arc::new(announced()) };
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(false)
-            .with_sse_keep_alive(Some(KEEP_ALIVE))
+            .with_sse_keep_alive(Some(keep_alive))
             .with_sse_retry(None)
             .with_max_request_body_bytes(MAX_BODY)
             // Host and Origin are checked for every route before this one.
             .with_allowed_hosts(Vec::<String>::new())
             .with_cancellation_token(stop);
-        Self { service: StreamableHttpService::new(move || Ok(door.clone()), Arc::default(), config) }
+        let service = StreamableHttpService::new(move || Ok(door.clone()), Arc::default(), config);
+        Self { engine, service, keep_alive }
     }
 
     pub(super) async fn handle(&self, request: Request<Incoming>, caller: AgentName) -> Response<Body> {
+        if *request.method() != hyper::Method::POST {
+            return super::wrong_method("POST");
+        }
         let (mut parts, body) = request.into_parts();
+        if parts.method == hyper::Method::GET
+            && let Some(event) = parts.headers.get("last-event-id").and_then(|v| v.to_str().ok())
+        {
+            return legacy::resume(&self.engine, caller, event, self.keep_alive).await;
+        }
         let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY).collect()).await {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(e)) if e.is::<LengthLimitError>() => {
@@ -70,12 +85,16 @@ impl Mcp {
             Ok(Err(_)) => return super::error(StatusCode::BAD_REQUEST, "the body could not be read"),
             Err(_) => return super::error(StatusCode::REQUEST_TIMEOUT, "the body did not arrive within 30 seconds"),
         };
+        if parts.method == hyper::Method::POST
+            && let Some(call) = legacy::recognise(&parts.headers, &body)
+        {
+            return legacy::answer(&self.engine, caller, call, self.keep_alive).await;
+        }
         parts.extensions.insert(caller);
-        let is_post = parts.method == hyper::Method::POST;
         let service = self.service.clone();
         let request = Request::from_parts(parts, Full::<Bytes>::new(body));
         let answer = async move { service.handle(request).await.map(|body| body.map_err(|never| match never {}).boxed_unsync()) };
-        if is_post { stream::early(answer, KEEP_ALIVE).await } else { answer.await }
+        stream::early(answer, self.keep_alive).await
     }
 }
 

@@ -1,0 +1,91 @@
+//! The disk refuses: full, or an I/O error at the nth write or sync. What was acknowledged is never lost, what could not
+//! be written waits in memory and is written when the disk recovers, in order and once.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::medium::{Access, Faults};
+use super::tests::{ask, record};
+use super::*;
+
+/// Takes `left` changes, then refuses each until it is mended.
+#[derive(Debug)]
+struct Failing {
+    left: AtomicI64,
+    mended: AtomicBool,
+    only: Option<Access>,
+}
+
+impl Faults for Failing {
+    fn before(&self, what: Access) -> io::Result<()> {
+        let counts = self.only.is_none_or(|only| only == what);
+        if self.mended.load(Ordering::SeqCst) || !counts || self.left.fetch_sub(1, Ordering::SeqCst) > 0 {
+            return Ok(());
+        }
+        Err(io::Error::from(io::ErrorKind::StorageFull))
+    }
+}
+
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what} did not come");
+        std::thread::yield_now();
+    }
+}
+
+/// Records twelve questions one by one while the disk begins to refuse after `left` changes, mends it, and compares.
+fn story(left: i64, only: Option<Access>) {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Store::open(dir.path()).unwrap());
+    let disk = Arc::new(Failing { left: AtomicI64::new(i64::MAX), mended: AtomicBool::new(false), only });
+    let store = Store::open_on(dir.path(), Some(disk.clone())).unwrap();
+    disk.left.store(left, Ordering::SeqCst);
+    let told: Vec<Written> = (1..=12).map(|n| record(&store, vec![ask(n)])).collect();
+    let crashed = tempfile::tempdir().unwrap();
+    for file in ["bridge.redb", "journal"] {
+        std::fs::copy(dir.path().join(file), crashed.path().join(file)).unwrap();
+    }
+    // Killed in the middle of the trouble: whatever was acknowledged is there.
+    let after_crash = Store::open(crashed.path()).unwrap();
+    for (n, written) in (1..).zip(&told) {
+        let there = after_crash.record(crate::core::ids::RequestId::from_u128(n)).unwrap().is_some();
+        assert!(there || *written != Written::Durable, "question {n} was acknowledged and is gone (left {left}, {only:?})");
+    }
+    // Mended: everything is there, once, in order.
+    disk.mended.store(true, Ordering::SeqCst);
+    until("recovery", || store.healthy());
+    assert_eq!(record(&store, vec![ask(13)]), Written::Durable);
+    let asked: Vec<u128> = store.log(Seq(0), 100).unwrap().iter().filter_map(|(_, fact)| Some(fact.request()?.as_u128())).collect();
+    assert_eq!(asked, (1..=13).collect::<Vec<_>>(), "left {left}, {only:?}, told {told:?}");
+}
+
+#[test]
+fn no_write_that_fails_loses_or_doubles_anything() {
+    for left in 0..30 {
+        story(left, None);
+    }
+}
+
+#[test]
+fn no_sync_that_fails_loses_or_doubles_anything() {
+    for left in 0..14 {
+        story(left, Some(Access::Sync));
+    }
+}
+
+#[test]
+fn while_the_disk_refuses_nothing_is_called_durable_and_reads_say_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(Failing { left: AtomicI64::new(i64::MAX), mended: AtomicBool::new(false), only: None });
+    let store = Store::open_on(dir.path(), Some(disk.clone())).unwrap();
+    assert_eq!(record(&store, vec![ask(1)]), Written::Durable);
+    disk.left.store(0, Ordering::SeqCst);
+    assert_eq!(record(&store, vec![ask(2)]), Written::Deferred);
+    assert!(!store.healthy());
+    disk.mended.store(true, Ordering::SeqCst);
+    until("recovery", || store.healthy());
+    assert_eq!(store.exchange_count().unwrap(), 2);
+}
