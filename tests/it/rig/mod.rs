@@ -15,7 +15,7 @@ pub use relay::{Ran, Relay};
 pub use worker::Worker;
 
 /// How long anything may take that should happen at once; generous, because test machines are busy.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Probes until there is something, or fails after `PATIENCE`.
 pub async fn until<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
