@@ -68,15 +68,15 @@ impl Mcp {
     }
 
     pub(super) async fn handle(&self, request: Request<Incoming>, caller: AgentName) -> Response<Body> {
+        if request.method() == hyper::Method::GET
+            && let Some(event) = request.headers().get("last-event-id").and_then(|v| v.to_str().ok())
+        {
+            return legacy::resume(&self.engine, caller, event, self.keep_alive).await;
+        }
         if *request.method() != hyper::Method::POST {
             return super::wrong_method("POST");
         }
         let (mut parts, body) = request.into_parts();
-        if parts.method == hyper::Method::GET
-            && let Some(event) = parts.headers.get("last-event-id").and_then(|v| v.to_str().ok())
-        {
-            return legacy::resume(&self.engine, caller, event, self.keep_alive).await;
-        }
         let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY).collect()).await {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(e)) if e.is::<LengthLimitError>() => {
