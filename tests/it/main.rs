@@ -10,6 +10,7 @@ mod crash;
 mod hostile;
 mod late;
 mod presence;
+mod readme;
 mod refusals;
 mod resume;
 mod rig;
