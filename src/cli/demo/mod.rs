@@ -155,7 +155,8 @@ async fn talk(engine: Arc<Engine>, every: u64, stop: CancellationToken) {
         tokio::spawn(async move {
             let mut conversation = None;
             for (question, _) in script.turns {
-                let request = AskRequest { to: script.to.into(), message: question.replacen("{n}", &number, 1), conversation, ..AskRequest::default() };
+                let request =
+                    AskRequest { to: script.to.into(), message: question.replacen("{n}", &number, 1), conversation, ..AskRequest::default() };
                 let Ok(crate::engine::AskReport::Ended(ended)) = engine.ask(&name(script.from), request).await else { return };
                 conversation = Some(ended.asked.conversation.to_string());
                 tokio::time::sleep(Duration::from_secs(4)).await;

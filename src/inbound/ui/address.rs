@@ -42,8 +42,15 @@ impl Address {
     /// The query string with its `?`, or nothing.
     pub(super) fn query(&self) -> String {
         let sort = if self.best { "best" } else { "" };
-        let pairs =
-            [("q", &*self.q), ("status", &self.status), ("agent", &self.agent), ("from", &self.from), ("to", &self.to), ("sort", sort), ("before", &self.before)];
+        let pairs = [
+            ("q", &*self.q),
+            ("status", &self.status),
+            ("agent", &self.agent),
+            ("from", &self.from),
+            ("to", &self.to),
+            ("sort", sort),
+            ("before", &self.before),
+        ];
         let set: Vec<String> = pairs.iter().filter(|(_, v)| !v.is_empty()).map(|(n, v)| format!("{n}={}", escaped(v))).collect();
         if set.is_empty() { String::new() } else { format!("?{}", set.join("&")) }
     }

@@ -54,7 +54,9 @@ mod tests {
 
     #[test]
     fn a_file_is_kept_for_ever_under_its_own_name_only() {
-        let ask = |name: &str, headers: &HeaderMap| serve(name, headers).map(|r| (r.status(), r.headers()[CACHE_CONTROL].clone(), r.headers()[ETAG].clone()));
+        let ask = |name: &str, headers: &HeaderMap| {
+            serve(name, headers).map(|r| (r.status(), r.headers()[CACHE_CONTROL].clone(), r.headers()[ETAG].clone()))
+        };
         let name = css().rsplit('/').next().unwrap();
         let (status, kept, tag) = ask(name, &HeaderMap::new()).unwrap();
         assert!(status == 200 && kept.to_str().unwrap().contains("immutable"));

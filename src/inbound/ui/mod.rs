@@ -128,7 +128,8 @@ impl Ask {
         let main = thread::thread(&self.view, &thread::Thread { records: &records, framed, begun_before, more, seq });
         let title = thread::title(&records);
         let address = Address::default();
-        let page = Page { title: &title, part: Part::Other, address: &address, events: Some(format!("/ui/events?conversation={id}")), kind: "thread" };
+        let page =
+            Page { title: &title, part: Part::Other, address: &address, events: Some(format!("/ui/events?conversation={id}")), kind: "thread" };
         self.show(StatusCode::OK, &page, &main)
     }
 

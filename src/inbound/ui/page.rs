@@ -3,9 +3,9 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::address::Address;
+use super::assets;
 use super::view::{CLOCK, LANG, THEME, THEMES, View};
 use super::words::Lang;
-use super::assets;
 
 const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32'%3E%3Crect width='32' height='32' rx='8' fill='%230b6e66'/%3E%3Cpath d='M5 22c2-9 20-9 22 0M5 22h22M11 16.5V22m5-6.9V22m5-5.5V22' stroke='%23fff' stroke-width='2.4' fill='none' stroke-linecap='round'/%3E%3C/svg%3E";
 const MARK: &str = "<svg viewBox='0 0 32 32' aria-hidden='true'><rect width='32' height='32' rx='8'/><path d='M5 22c2-9 20-9 22 0M5 22h22M11 16.5V22m5-6.9V22m5-5.5V22'/></svg>";

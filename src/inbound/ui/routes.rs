@@ -21,7 +21,8 @@ const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(25);
 
 pub(in crate::inbound) fn routes(engine: Arc<Engine>) -> BoxedFilter<(Response,)> {
     let ask = ask(engine);
-    let get = warp::get().and(ask.clone());
+    let reading = warp::get().or(warp::head()).unify();
+    let get = reading.and(ask);
     let pages = warp::path!("ui").and(get.clone()).then(Ask::list).boxed();
     let pages = pages.or(warp::path!("ui" / "c" / String).and(get.clone()).then(|id, ask: Ask| ask.conversation(id))).unify().boxed();
     let pages = pages.or(warp::path!("ui" / "x" / String).and(get.clone()).then(|id, ask: Ask| ask.exchange(id))).unify().boxed();
@@ -30,11 +31,12 @@ pub(in crate::inbound) fn routes(engine: Arc<Engine>) -> BoxedFilter<(Response,)
     let api = api.or(warp::path!("ui" / "api" / "search").and(get.clone()).then(Ask::api_search)).unify().boxed();
     let api = api.or(warp::path!("ui" / "api" / "agents").and(get.clone()).then(Ask::api_agents)).unify().boxed();
     let api = api.or(warp::path!("ui" / "api" / "exchanges" / String).and(get.clone()).then(|id, ask: Ask| ask.api_exchange(id))).unify().boxed();
-    let api = api.or(warp::path!("ui" / "api" / "conversations" / String).and(get.clone()).then(|id, ask: Ask| ask.api_conversation(id))).unify().boxed();
+    let api =
+        api.or(warp::path!("ui" / "api" / "conversations" / String).and(get.clone()).then(|id, ask: Ask| ask.api_conversation(id))).unify().boxed();
     let last = warp::header::optional::<String>("last-event-id");
     let events = warp::path!("ui" / "events").and(get.clone()).and(last).map(events).boxed();
     let exports = warp::path!("ui" / String).and(get.clone()).and_then(exported).boxed();
-    let files = warp::path!("ui" / "assets" / String).and(warp::get()).and(warp::header::headers_cloned()).map(file).boxed();
+    let files = warp::path!("ui" / "assets" / String).and(reading).and(warp::header::headers_cloned()).map(file).boxed();
     let body = warp::body::content_length_limit(MAX_FORM).and(warp::body::bytes());
     let settings = warp::path!("ui" / "settings").and(warp::post()).and(body).map(settings).boxed();
     let lost = warp::path("ui").and(get).map(|ask: Ask| ask.gone()).boxed();
@@ -90,14 +92,18 @@ fn file(name: String, headers: HeaderMap) -> Response {
 fn settings(body: Bytes) -> Response {
     let form = String::from_utf8_lossy(&body);
     let url = reqwest::Url::parse(&format!("http://relay/?{form}"));
-    let pairs: Vec<(String, String)> = url.map(|u| u.query_pairs().take(20).map(|(n, v)| (n.into_owned(), v.into_owned())).collect()).unwrap_or_default();
+    let pairs: Vec<(String, String)> =
+        url.map(|u| u.query_pairs().take(20).map(|(n, v)| (n.into_owned(), v.into_owned())).collect()).unwrap_or_default();
     // Only a page of ours, never another host.
-    let back = pairs.iter().find(|(n, _)| n == "back").map(|(_, v)| v.as_str()).filter(|v| door::is_page(v.split(['?', '#']).next().unwrap_or_default()));
+    let back =
+        pairs.iter().find(|(n, _)| n == "back").map(|(_, v)| v.as_str()).filter(|v| door::is_page(v.split(['?', '#']).next().unwrap_or_default()));
     let mut response = StatusCode::SEE_OTHER.into_response();
     let headers = response.headers_mut();
     let to = header::HeaderValue::from_str(back.unwrap_or("/ui")).unwrap_or(header::HeaderValue::from_static("/ui"));
     headers.insert(header::LOCATION, to);
-    for (name, value) in pairs.iter().filter(|(n, v)| [LANG, THEME, CLOCK].contains(&n.as_str()) && v.bytes().all(|b| b.is_ascii_alphanumeric()) && v.len() < 20) {
+    for (name, value) in
+        pairs.iter().filter(|(n, v)| [LANG, THEME, CLOCK].contains(&n.as_str()) && v.bytes().all(|b| b.is_ascii_alphanumeric()) && v.len() < 20)
+    {
         if let Ok(cookie) = header::HeaderValue::from_str(&format!("{name}={value}; Path=/ui; Max-Age=31536000; SameSite=Strict")) {
             headers.append(header::SET_COOKIE, cookie);
         }

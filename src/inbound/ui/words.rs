@@ -37,10 +37,13 @@ impl Lang {
             Some((Self::parse(tag)?, q.trim().parse::<f32>().unwrap_or(0.0)))
         });
         // The first of equals.
-        weighed.fold(None, |best, one| match best {
-            Some((_, q)) if q >= one.1 => best,
-            _ => Some(one),
-        }).filter(|(_, q)| *q > 0.0).map(|(lang, _)| lang)
+        weighed
+            .fold(None, |best, one| match best {
+                Some((_, q)) if q >= one.1 => best,
+                _ => Some(one),
+            })
+            .filter(|(_, q)| *q > 0.0)
+            .map(|(lang, _)| lang)
     }
 
     /// `one` or `many`, as the language counts.
@@ -212,7 +215,10 @@ words! {
 
 impl Words {
     /// A status word in this language; the word itself where there is none.
-    pub(super) fn status<'a>(&self, word: &'a str) -> &'a str where 'static: 'a {
+    pub(super) fn status<'a>(&self, word: &'a str) -> &'a str
+    where
+        'static: 'a,
+    {
         match word {
             "pending" => self.s_pending,
             "ok" => self.s_ok,
@@ -266,7 +272,10 @@ mod tests {
     #[test]
     fn every_outcome_has_a_word() {
         for outcome in crate::core::outcome::Outcome::ALL.map(crate::core::outcome::Outcome::word).into_iter().chain(["pending", "late"]) {
-            assert!(outcome == "failed" || Lang::En.words().status(outcome) != outcome || ["cancelled", "expired", "conflict"].contains(&outcome), "{outcome}");
+            assert!(
+                outcome == "failed" || Lang::En.words().status(outcome) != outcome || ["cancelled", "expired", "conflict"].contains(&outcome),
+                "{outcome}"
+            );
             assert_ne!(Lang::Zh.words().status(outcome), outcome);
         }
     }
