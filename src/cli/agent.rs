@@ -48,7 +48,7 @@ pub(crate) fn run(args: AgentArgs) -> Outcome {
         Answer::Agents(rows) if json => println!("{}", serde_json::to_string_pretty(&rows).map_err(|e| e.to_string())?),
         Answer::Agents(rows) => table(&rows),
         Answer::Token { name, token, url } => show(&args.what, &name, &token, &url),
-        Answer::Done => println!("done"),
+        Answer::Done | Answer::Indexing { .. } => println!("done"),
     }
     Ok(0)
 }

@@ -8,6 +8,8 @@ mod client;
 mod demo;
 mod healthcheck;
 mod listen;
+mod reindex;
+mod search;
 mod serve;
 
 use std::path::PathBuf;
@@ -47,6 +49,12 @@ enum Command {
     Ask(ask::AskArgs),
     /// Be a bot: run a command for each question, its output is the answer
     Listen(listen::ListenArgs),
+    /// Search what agents asked and answered, as the page does
+    Search(search::SearchArgs),
+    /// Write out exchanges whole, as CSV, JSON or one JSON a line
+    Export(search::ExportArgs),
+    /// Build the search index anew, on a running relay too
+    Reindex(reindex::ReindexArgs),
     /// Look at the page with six invented bots and a past, in a directory that is thrown away
     Demo(demo::DemoArgs),
     /// Look at configuration, data directory and time limits; says what is wrong and how to mend it
@@ -86,6 +94,9 @@ pub fn main() -> ExitCode {
         Command::Agent(args) => agent::run(args),
         Command::Ask(args) => ask::run(args),
         Command::Listen(args) => listen::run(args),
+        Command::Search(args) => search::search(args),
+        Command::Export(args) => search::export(args),
+        Command::Reindex(args) => reindex::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Check(args) => check::run(args),
         Command::Healthcheck(args) => healthcheck::run(args),

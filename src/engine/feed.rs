@@ -157,3 +157,113 @@ impl Feed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::core::ids::AgentName;
+    use crate::engine::{AskRequest, Search};
+    use crate::store::Store;
+
+    fn start(dir: &std::path::Path) -> Arc<Engine> {
+        let flags = crate::config::Flags { config: Some("/dev/null".into()), data_dir: Some(dir.to_owned()), ..Default::default() };
+        let mut config = crate::config::load(&flags, &|_| None).unwrap();
+        let entry = |name: &str| crate::config::AgentEntry { name: AgentName::parse(name).unwrap(), credential: None };
+        config.agents = vec![entry("alice"), entry("bob")];
+        Engine::start(config, Store::open(dir).unwrap()).unwrap()
+    }
+
+    /// A refused ask is recorded like any other, and needs no bot.
+    async fn ask(engine: &Arc<Engine>, message: &str) {
+        let request = AskRequest { to: "bob".into(), message: message.into(), ..AskRequest::default() };
+        engine.ask(&AgentName::parse("alice").unwrap(), request).await.unwrap();
+    }
+
+    async fn heard(feed: &mut Feed) -> String {
+        loop {
+            let change = tokio::time::timeout(Duration::from_secs(10), feed.next()).await.unwrap().unwrap();
+            if let Change::Exchange(_, record) = &*change {
+                return record.asked.message.to_string();
+            }
+        }
+    }
+
+    async fn found(engine: &Arc<Engine>, text: &str, want: u64) -> u64 {
+        let mut total = 0;
+        for _ in 0..400 {
+            total = engine.search(Search { text: text.into(), ..Search::default() }).await.unwrap().total;
+            if total == want {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        total
+    }
+
+    async fn stop(engine: Arc<Engine>) {
+        engine.stop().await;
+        tokio::task::spawn_blocking(move || engine.close()).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_listener_that_comes_back_misses_nothing_and_hears_nothing_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = start(dir.path());
+        let mut feed = engine.listen(None);
+        ask(&engine, "one").await;
+        assert_eq!(heard(&mut feed).await, "one");
+        let seen = feed.cursor;
+        drop(feed);
+        ask(&engine, "two").await;
+        ask(&engine, "three").await;
+        let mut feed = engine.listen(Some(seen));
+        ask(&engine, "four").await;
+        for word in ["two", "three", "four"] {
+            assert_eq!(heard(&mut feed).await, word);
+        }
+        stop(engine).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_deleted_index_is_built_anew_from_the_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = start(dir.path());
+        for n in 0..20 {
+            ask(&engine, &format!("étape {n}")).await;
+        }
+        assert_eq!(found(&engine, "etape", 20).await, 20);
+        stop(engine).await;
+        let index = std::fs::read_dir(dir.path()).unwrap().flatten().find(|e| e.file_name().to_string_lossy().starts_with("index")).unwrap();
+        std::fs::remove_dir_all(index.path()).unwrap();
+        let engine = start(dir.path());
+        assert_eq!(found(&engine, "etape", 20).await, 20);
+        ask(&engine, "étape again").await;
+        assert_eq!(found(&engine, "etape", 21).await, 21);
+        assert!(engine.indexing().is_none());
+        stop(engine).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_cannot_be_understood_is_left_out_and_pages_follow_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = start(dir.path());
+        for n in 0..7 {
+            ask(&engine, &format!("page {n}")).await;
+        }
+        assert_eq!(found(&engine, "page", 7).await, 7);
+        for text in ["", "page"] {
+            let mut search = Search { text: text.into(), limit: 3, status: "nonsense".into(), before: "zzz".into(), ..Search::default() };
+            let mut seen = Vec::new();
+            loop {
+                let page = engine.search(search.clone()).await.unwrap();
+                seen.extend(page.records.iter().map(|r| r.asked.message.to_string()));
+                let Some(next) = page.next else { break };
+                search.before = next;
+            }
+            assert_eq!(seen, (0..7).rev().map(|n| format!("page {n}")).collect::<Vec<_>>());
+        }
+        stop(engine).await;
+    }
+}

@@ -51,6 +51,7 @@ impl Engine {
                 continue;
             }
             tokio::select! {
+                () = self.history.wake.notified() => {}
                 changed = last.wait_for(|seq| *seq != index.cursor()) => if changed.is_err() { break },
                 () = self.stopping.cancelled() => break,
             }
@@ -87,6 +88,11 @@ impl Engine {
     /// One turn: reads on from the cursor, commits, says whether it reached the end. Blocks.
     fn feed_index(&self, index: &Index) -> Result<bool, HistoryError> {
         let last = self.last_seq();
+        if self.history.anew.load(Ordering::Acquire) {
+            index.clear()?;
+            self.history.building.store(true, Ordering::Release);
+            self.history.anew.store(false, Ordering::Release);
+        }
         if index.cursor() > last {
             tracing::warn!(index = index.cursor().0, log = last.0, "the search index is ahead of the log and is built anew");
             index.clear()?;

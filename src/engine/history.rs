@@ -40,6 +40,9 @@ pub(super) struct History {
     pub(super) feed: broadcast::Sender<Arc<Change>>,
     /// Set while the index has much to catch up with.
     pub(super) building: std::sync::atomic::AtomicBool,
+    /// Set when the index is to be built anew; `wake` tells the follower.
+    pub(super) anew: std::sync::atomic::AtomicBool,
+    pub(super) wake: tokio::sync::Notify,
     searches: Semaphore,
     exports: Semaphore,
 }
@@ -50,6 +53,8 @@ impl Default for History {
             index: OnceLock::new(),
             feed: broadcast::channel(FEED).0,
             building: true.into(),
+            anew: false.into(),
+            wake: tokio::sync::Notify::new(),
             searches: Semaphore::new(SEARCHES),
             exports: Semaphore::new(1),
         }
@@ -167,11 +172,18 @@ impl Engine {
     /// How far the index is behind: positions of the log that it has, and that there are. `None` when it has caught up.
     #[must_use]
     pub fn indexing(&self) -> Option<(u64, u64)> {
-        if !self.history.building.load(std::sync::atomic::Ordering::Acquire) {
+        let set = |flag: &std::sync::atomic::AtomicBool| flag.load(std::sync::atomic::Ordering::Acquire);
+        if !set(&self.history.building) && !set(&self.history.anew) {
             return None;
         }
         let done = self.history.index.get().map_or(0, |index| index.cursor().0);
         Some((done, self.last_seq().0))
+    }
+
+    /// Has the index built anew, in the background.
+    pub fn reindex(&self) {
+        self.history.anew.store(true, std::sync::atomic::Ordering::Release);
+        self.history.wake.notify_one();
     }
 
     /// The log up to here can be searched.

@@ -88,6 +88,14 @@ pub async fn obey(engine: &Arc<Engine>, command: Command, url: &str) -> Answer {
     let named = match &command {
         Command::AgentAdd { name } | Command::AgentRotate { name } | Command::AgentRevoke { name } | Command::Lend { name } => name.as_str(),
         Command::AgentList => return Answer::Agents(list(engine)),
+        Command::Reindex => {
+            engine.reindex();
+            return Answer::Done;
+        }
+        Command::Indexing => {
+            let (done, of) = engine.indexing().unwrap_or_else(|| (engine.indexed().0, engine.last_seq().0));
+            return Answer::Indexing { done, of, ready: engine.indexing().is_none() };
+        }
     };
     let Some(name) = AgentName::parse(named) else {
         return Answer::Failed(format!("{named:?} is no agent name: 1 to 64 of a-z 0-9 . _ -, the first a letter or digit"));
@@ -100,7 +108,7 @@ pub async fn obey(engine: &Arc<Engine>, command: Command, url: &str) -> Answer {
             Ok(()) => Answer::Done,
             Err(e) => Answer::Failed(e.to_string()),
         },
-        Command::AgentList => Answer::Done,
+        Command::AgentList | Command::Reindex | Command::Indexing => Answer::Done,
     }
 }
 

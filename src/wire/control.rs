@@ -16,6 +16,10 @@ pub enum Command {
         name: String,
     },
     AgentList,
+    /// Build the search index anew, from the log.
+    Reindex,
+    /// How far that is.
+    Indexing,
     /// A token for that agent that lives as long as the relay does: for `ask` and `listen` on the relay's own machine.
     Lend {
         name: String,
@@ -28,6 +32,8 @@ pub enum Answer {
     Token { name: String, token: String, url: String },
     Agents(Vec<AgentRow>),
     Done,
+    /// Positions of the log that the index has, and that there are.
+    Indexing { done: u64, of: u64, ready: bool },
     Failed(String),
 }
 

@@ -32,7 +32,7 @@ pub(super) fn chart(view: &View, address: &Address, facets: &Facets) -> Markup {
                 @for bar in &facets.bars { (column(view, address, bar, step, (slot(bar) + shift) * WIDTH, top)) }
             }
             div class="ends" aria-hidden="true" {
-                span { (when::short(Millis(first.from_ms), &view.zone, view.lang, step < DAY)) }
+                span { (when::short(Millis(first.from_ms.saturating_sub(shift * step)), &view.zone, view.lang, step < DAY)) }
                 span { (when::short(Millis(last.from_ms), &view.zone, view.lang, step < DAY)) }
             }
             details {

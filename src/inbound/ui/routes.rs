@@ -21,7 +21,8 @@ const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(25);
 
 pub(in crate::inbound) fn routes(engine: Arc<Engine>) -> BoxedFilter<(Response,)> {
     let ask = ask(engine);
-    let get = warp::get().and(ask.clone());
+    let reading = warp::get().or(warp::head()).unify();
+    let get = reading.and(ask);
     let pages = warp::path!("ui").and(get.clone()).then(Ask::list).boxed();
     let pages = pages.or(warp::path!("ui" / "c" / String).and(get.clone()).then(|id, ask: Ask| ask.conversation(id))).unify().boxed();
     let pages = pages.or(warp::path!("ui" / "x" / String).and(get.clone()).then(|id, ask: Ask| ask.exchange(id))).unify().boxed();
@@ -35,7 +36,7 @@ pub(in crate::inbound) fn routes(engine: Arc<Engine>) -> BoxedFilter<(Response,)
     let last = warp::header::optional::<String>("last-event-id");
     let events = warp::path!("ui" / "events").and(get.clone()).and(last).map(events).boxed();
     let exports = warp::path!("ui" / String).and(get.clone()).and_then(exported).boxed();
-    let files = warp::path!("ui" / "assets" / String).and(warp::get()).and(warp::header::headers_cloned()).map(file).boxed();
+    let files = warp::path!("ui" / "assets" / String).and(reading).and(warp::header::headers_cloned()).map(file).boxed();
     let body = warp::body::content_length_limit(MAX_FORM).and(warp::body::bytes());
     let settings = warp::path!("ui" / "settings").and(warp::post()).and(body).map(settings).boxed();
     let lost = warp::path("ui").and(get).map(|ask: Ask| ask.gone()).boxed();

@@ -98,7 +98,7 @@ pub(super) fn shown(text: &str) -> &str {
     &text[..text.floor_char_boundary(LIMIT)]
 }
 
-/// The first `CLAMP` characters, cut between words, if it is longer than that and than four lines.
+/// The first `CLAMP` characters or six lines, cut between words, if it is longer than that.
 pub(super) fn clamped(text: &str) -> Option<&str> {
     let lines = text.match_indices('\n').nth(5).map(|(at, _)| at);
     let long = text.char_indices().nth(CLAMP + 40).and_then(|_| text.char_indices().nth(CLAMP)).map(|(at, _)| at);
@@ -107,13 +107,16 @@ pub(super) fn clamped(text: &str) -> Option<&str> {
         (a, b) => a.unwrap_or(usize::MAX).min(b.unwrap_or(usize::MAX)),
     };
     let head = &text[..cut];
+    if text[cut..].starts_with(char::is_whitespace) {
+        return Some(head);
+    }
     let word = head.char_indices().rev().take(24).find(|(_, c)| c.is_whitespace()).map_or(cut, |(at, _)| at);
     Some(&text[..word])
 }
 
 fn trim(text: &str, range: Range<usize>) -> Range<usize> {
     let piece = &text[range.clone()];
-    let start = range.start + (piece.len() - piece.trim_start_matches(['\n', '\r']).len());
+    let start = range.start + (piece.len() - piece.trim_start_matches([' ', '\n', '\r']).len());
     trim_end(text, start.min(range.end)..range.end)
 }
 

@@ -46,10 +46,11 @@ pub(super) fn exchange(n: u64, from: &str, to: &str, message: &str, answer: &str
         at,
         trail: Trail { parent: None, origin: from.clone(), path: [from].into() },
         key: None,
+        when_offline: Default::default(),
         traceparent: None,
     };
     let end = End { outcome: Outcome::Answered, text: answer.into(), at: at.plus(n * 1_000), call: None };
-    Record { asked: Arc::new(asked), end: Some(Arc::new(end)), late: None }
+    Record { asked: Arc::new(asked), end: Some(Arc::new(end)), late: None, refused: false }
 }
 
 pub(super) fn ended(record: &Record, outcome: Outcome, text: &str) -> Record {

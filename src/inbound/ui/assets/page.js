@@ -124,14 +124,19 @@ let stream, seen = +(found()?.dataset.seq ?? 0), paused = store.get('paused') ==
 // A browser opens six connections to a relay, all windows together: streams take four of them, the others wait in line.
 let seating;
 const seat = () => (seating ??= sitDown().finally(() => { seating = null; }));
-async function sitDown() {
-  if (place || !navigator.locks) return;
-  const sit = (name, ifAvailable) => new Promise((done) => navigator.locks.request(name, { ifAvailable }, (lock) => lock && new Promise((leave) => done(leave))).then(() => done(null), () => done(null)));
-  for (let n = 0; n < 4; n += 1) {
-    const leave = await sit(`hermes-bridge-live-${n}`, true);
-    if (leave) { place = leave; return; }
-  }
-  place = await sit(`hermes-bridge-live-${Math.floor(Math.random() * 4)}`, false);
+function sitDown() {
+  if (place || !navigator.locks) return Promise.resolve();
+  const others = new AbortController();
+  return new Promise((seated) => {
+    const sit = (lock) => new Promise((up) => {
+      // Two may be free at once.
+      if (place) return up();
+      place = up;
+      others.abort();
+      seated(lock);
+    });
+    for (let n = 0; n < 4; n += 1) navigator.locks.request(`hermes-bridge-live-${n}`, { signal: others.signal }, sit).catch(() => {});
+  });
 }
 
 function leave() {
