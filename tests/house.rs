@@ -7,12 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Room and whom it may import. What is not listed is forbidden; the command line may know everybody.
-const MAY_IMPORT: [(&str, &[&str]); 6] = [
+const MAY_IMPORT: [(&str, &[&str]); 7] = [
     ("core", &[]),
     ("wire", &["core"]),
     ("config", &["core"]),
     ("store", &["core", "config"]),
-    ("engine", &["core", "config", "store"]),
+    ("search", &["core"]),
+    ("engine", &["core", "config", "store", "search"]),
     ("inbound", &["core", "wire", "config", "engine"]),
 ];
 const UNBOUND: [&str; 1] = ["cli"];
