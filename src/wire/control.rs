@@ -29,11 +29,19 @@ pub enum Command {
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    Token { name: String, token: String, url: String },
+    Token {
+        name: String,
+        token: String,
+        url: String,
+    },
     Agents(Vec<AgentRow>),
     Done,
     /// Positions of the log that the index has, and that there are.
-    Indexing { done: u64, of: u64, ready: bool },
+    Indexing {
+        done: u64,
+        of: u64,
+        ready: bool,
+    },
     Failed(String),
 }
 
