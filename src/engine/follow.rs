@@ -28,7 +28,8 @@ impl Engine {
     pub(super) async fn follow_log(self: Arc<Self>) {
         let Some(index) = self.open_index().await else { return };
         let mut last = self.store.last();
-        loop {
+        // A command that only passed by does not wait for an index to be built.
+        while !self.stopping.is_cancelled() {
             let engine = self.clone();
             let feeding = index.clone();
             let turn = tokio::task::spawn_blocking(move || engine.feed_index(&feeding)).await;
@@ -58,7 +59,9 @@ impl Engine {
         }
         let engine = self.clone();
         let closing = move || {
-            if let Err(e) = engine.feed_index(&index) {
+            if engine.indexing().is_none()
+                && let Err(e) = engine.feed_index(&index)
+            {
                 tracing::debug!(error = %e, "the search index missed its last turn; the next start catches up");
             }
             index.close();

@@ -126,7 +126,7 @@ fn question(view: &View, record: &Record, place: &Place<'_>) -> Markup {
 /// Said where a page stops showing a text.
 fn clip_note(view: &View, record: &Record, shown: &str, all: &str) -> Markup {
     let note = (shown.len() < all.len()).then(|| fill(view.words().clipped, &[("n", &(all.len() / 1_000).to_string())]));
-    html! { @if let Some(note) = note { p class="note" { a href={"/ui/x/" (record.asked.id)} { (note) } } } }
+    html! { @if let Some(note) = note { p class="clipped" { a href={"/ui/x/" (record.asked.id)} { (note) } } } }
 }
 
 /// How it ended, or that it has not.

@@ -75,16 +75,18 @@ fn heading(view: &View, address: &Address, findings: &Findings, present: &[Prese
                 strong id="total" data-n=(findings.total) { (when::number(findings.total, view.lang)) } " " (noun(view, findings.total))
                 " " span class="ms" { (fill(words.in_ms, &[("n", &ms)])) }
             }
-            @if !findings.whole && !address.q.is_empty() {
+            @if !address.q.is_empty() && findings.total > 1 {
                 p class="sort" {
                     a href=(address.with(|a| a.best = false)) aria-current=[(!address.best).then_some("true")] { (words.newest) }
                     a href=(address.with(|a| a.best = true)) aria-current=[address.best.then_some("true")] { (words.best) }
                 }
             }
             (filters(view, address, present))
-            p class="export" {
-                span { (words.export) " " }
-                @for kind in ["csv", "json", "ndjson"] { a href={"/ui/export." (kind) (export)} download { (kind.to_uppercase()) } }
+            @if findings.total > 0 {
+                p class="export" {
+                    span { (words.export) " " }
+                    @for kind in ["csv", "json", "ndjson"] { a href={"/ui/export." (kind) (export)} download { (kind.to_uppercase()) } }
+                }
             }
         }
         @if findings.typo { p class="banner" { (words.typo) } }

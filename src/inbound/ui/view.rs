@@ -55,7 +55,7 @@ fn zone(text: &str) -> Option<TimeZone> {
     let text = text.replace("%2F", "/");
     let (name, minutes) = text.split_once('~')?;
     let plain = name.len() < 60 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"/_+-".contains(&b));
-    let named = TimeZone::get(name).ok().filter(|_| plain);
+    let named = if plain { TimeZone::get(name).ok() } else { None };
     named.or_else(|| Some(Offset::from_seconds(minutes.parse::<i32>().ok()?.checked_mul(60)?).ok()?.to_time_zone()))
 }
 
