@@ -245,7 +245,7 @@ impl Bot {
                 json!({"request_id": question.request_id, "error": "failed", "detail": why})
             }
         };
-        let id = format!("answer-{}", question.request_id);
+        let id = format!("{}-{}", self.instance, question.request_id);
         let call = json!({"type": "call", "id": id, "tool": "reply", "arguments": arguments});
         self.unacknowledged.insert(id, call.clone());
         Some(call)

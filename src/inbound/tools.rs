@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::config::TokenHash;
 use crate::core::exchange::{Record, WhenOffline};
 use crate::core::ids::{AgentName, RequestId};
 use crate::core::replies::Reply;
@@ -16,7 +17,7 @@ use crate::wire::tools::{Call, Misuse, parse};
 /// What comes with a call beside its arguments.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Context {
-    /// The bot's id for the call: sent again after a lost connection it is the same call.
+    /// The bot's id for the call, with its process's if it said one: sent again after a lost connection it is the same call.
     pub call_id: Option<Arc<str>>,
     pub traceparent: Option<String>,
 }
@@ -44,8 +45,12 @@ pub(super) async fn call(
 pub(super) fn ask_request(call: Call, context: &Context) -> Option<AskRequest> {
     let Call::AskAgent { to, message, conversation_id, queue, request_key } = call else { return None };
     let when_offline = if queue { WhenOffline::Queue } else { WhenOffline::Fail };
-    // A call that the bot numbered is the same call when it is sent again.
-    let key = request_key.or_else(|| context.call_id.as_ref().map(|id| format!("call:{id}")));
+    // A call that the bot numbered is the same call when it is sent again; its number with another question is another call.
+    let key = request_key.or_else(|| {
+        let id = context.call_id.as_ref()?;
+        let question = TokenHash::of(&format!("{to}\n{}\n{message}", conversation_id.as_deref().unwrap_or_default()));
+        Some(format!("call:{id}:{}", question.to_hex()))
+    });
     Some(AskRequest { to, message, conversation: conversation_id, when_offline, key, traceparent: context.traceparent.clone() })
 }
 
