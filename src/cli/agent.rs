@@ -1,15 +1,20 @@
 //! `agent add|list|rotate|revoke`: on a running relay through its control socket, else on the store.
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
 
-use super::client::carry_out;
+use super::client::{ask_running, carry_out};
 use super::{ConfigArgs, Outcome};
+use crate::config::Config;
 use crate::engine::ROTATION_GRACE_MS;
 use crate::wire::control::{AgentRow, Answer, Command};
+use crate::wire::install;
 
 #[derive(Args)]
 #[command(after_help = "Examples:
   hermes-bridge agent add carol       prints carol's token, once
+  hermes-bridge agent add dora --wait prints the line that joins a bot too, and waits for it
   hermes-bridge agent rotate carol    prints a new one; the old one stays valid for 24 hours
   hermes-bridge agent list --json")]
 pub(crate) struct AgentArgs {
@@ -22,7 +27,12 @@ pub(crate) struct AgentArgs {
 #[derive(Subcommand)]
 enum What {
     /// Make an agent and print its token, once
-    Add { name: String },
+    Add {
+        name: String,
+        /// Print the line that joins a bot, and wait until the bot is online
+        #[arg(long)]
+        wait: bool,
+    },
     /// Show all agents: where each comes from, whether it is online
     List {
         /// As JSON
@@ -38,7 +48,7 @@ enum What {
 pub(crate) fn run(args: AgentArgs) -> Outcome {
     let config = args.config.load(None).map_err(|e| e.to_string())?;
     let (command, json) = match &args.what {
-        What::Add { name } => (Command::AgentAdd { name: name.clone() }, false),
+        What::Add { name, .. } => (Command::AgentAdd { name: name.clone() }, false),
         What::Rotate { name } => (Command::AgentRotate { name: name.clone() }, false),
         What::Revoke { name } => (Command::AgentRevoke { name: name.clone() }, false),
         What::List { json } => (Command::AgentList, *json),
@@ -47,7 +57,12 @@ pub(crate) fn run(args: AgentArgs) -> Outcome {
         Answer::Failed(why) => return Err(why),
         Answer::Agents(rows) if json => println!("{}", serde_json::to_string_pretty(&rows).map_err(|e| e.to_string())?),
         Answer::Agents(rows) => table(&rows),
-        Answer::Token { name, token, url } => show(&args.what, &name, &token, &url),
+        Answer::Token { name, token, url } => {
+            show(&args.what, &name, &token, &url);
+            if matches!(args.what, What::Add { wait: true, .. }) {
+                wait_online(&config, &name, &token, &url)?;
+            }
+        }
         Answer::Done | Answer::Indexing { .. } => println!("done"),
     }
     Ok(0)
@@ -63,6 +78,22 @@ fn show(what: &What, name: &str, token: &str, url: &str) {
             ROTATION_GRACE_MS / 3_600_000
         ));
     }
+}
+
+/// Waits until the bot has joined; as long as it takes, or until Ctrl-C.
+fn wait_online(config: &Config, name: &str, token: &str, url: &str) -> Result<(), String> {
+    super::complain("on the bot's machine (in its container: docker exec -u hermes BOT sh -c '..'):");
+    println!("{}", install::join_line(url, token));
+    super::complain(&format!("waiting until {name} is online .."));
+    loop {
+        match ask_running(config, &Command::AgentList)? {
+            None => return Err("no relay is running; start it, then the bot can join".to_owned()),
+            Some(Answer::Agents(rows)) if rows.iter().any(|r| r.name == name && r.online) => break,
+            Some(_) => std::thread::sleep(Duration::from_millis(300)),
+        }
+    }
+    super::complain(&format!("{name} is online"));
+    Ok(())
 }
 
 fn table(rows: &[AgentRow]) {

@@ -7,6 +7,7 @@ mod check;
 mod client;
 mod demo;
 mod healthcheck;
+mod install;
 mod listen;
 mod reindex;
 mod search;
@@ -45,6 +46,8 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Add, list, rotate and revoke agents, on a running relay too
     Agent(agent::AgentArgs),
+    /// Join the Hermes bot of this machine to a relay
+    Install(install::InstallArgs),
     /// Ask an agent a question and print its answer
     Ask(ask::AskArgs),
     /// Be a bot: run a command for each question, its output is the answer
@@ -92,6 +95,7 @@ pub fn main() -> ExitCode {
     let outcome = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
         Command::Serve(args) => serve::run(args),
         Command::Agent(args) => agent::run(args),
+        Command::Install(args) => install::run(args),
         Command::Ask(args) => ask::run(args),
         Command::Listen(args) => listen::run(args),
         Command::Search(args) => search::search(args),

@@ -89,9 +89,8 @@ impl Relay {
         let asked = past.asked.clone();
         out.push(Effect::Record(Fact::Late { id: asked.id, late: late.clone() }));
         self.remember(Past { late: true, call, ..past });
-        let asker = self.registry.agents.get(&asked.from).and_then(|a| a.newest());
-        if let Some(link) = asker.filter(|link| link.hello.features.answer) {
-            out.push(Effect::LateAnswer { connection: link.id, asked, late });
+        if let Some(connection) = self.hears_answers(&asked.from) {
+            out.push(Effect::LateAnswer { connection, asked, late });
         }
         Replied::TakenLate
     }
@@ -125,6 +124,13 @@ impl Relay {
     /// Ends an exchange that could not be recorded where only recorded ones may go on.
     pub fn abandon(&mut self, now: Millis, id: RequestId, out: &mut Vec<Effect>) {
         self.end(now, id, Outcome::StoreUnavailable, Refusal::StoreUnavailable.to_string().into(), None, out);
+    }
+
+    /// The connection through which this agent takes answers that its calls did not wait for.
+    #[must_use]
+    pub fn hears_answers(&self, asker: &AgentName) -> Option<ConnectionId> {
+        let link = self.registry.agents.get(asker)?.newest()?;
+        link.hello.features.answer.then_some(link.id)
     }
 
     pub(super) fn understands(&self, agent: &AgentName, connection: ConnectionId, what: impl Fn(&super::registry::Features) -> bool) -> bool {

@@ -132,7 +132,10 @@ impl Engine {
         }
         let durable = done.await == Ok(Written::Durable);
         Ok(Begun::Done(match verdict {
-            Verdict::Queued { position, expires } if durable => AskReport::Queued { id, conversation, to, position: Some(position), expires },
+            Verdict::Queued { position, expires } if durable => {
+                self.excuse(id);
+                AskReport::Queued { id, conversation, to, position: Some(position), expires }
+            }
             Verdict::Refused(refusal) => {
                 tracing::debug!(request = %id, from = %from, outcome = refusal.outcome().word(), "refused");
                 AskReport::Refused { id, refusal, recorded: durable }
@@ -168,8 +171,20 @@ impl Engine {
         }
         Ok(match self.wait(waiting, deadline).await {
             Some(ended) => AskReport::Ended(ended),
-            None => self.unfinished(id, conversation, to),
+            None => {
+                self.excuse(id);
+                self.unfinished(id, conversation, to)
+            }
         })
+    }
+
+    /// The asker goes on with something else: the answer is handed to it when it comes.
+    fn excuse(&self, id: RequestId) {
+        // What is open under this lock is heard of later, so the note does not stay for ever.
+        let relay = self.relay();
+        if relay.open(id).is_some() {
+            self.waiters.excuse(id);
+        }
     }
 
     fn unfinished(&self, id: RequestId, conversation: ConversationId, to: Arc<str>) -> AskReport {

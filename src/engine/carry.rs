@@ -10,7 +10,7 @@ use super::waiters::Ended;
 use super::{Chores, Engine};
 use crate::config::OnStoreFailure;
 use crate::core::effect::{Effect, Fact};
-use crate::core::exchange::End;
+use crate::core::exchange::{End, Late};
 use crate::core::outcome::{Outcome, Refusal};
 use crate::store::Written;
 
@@ -50,7 +50,16 @@ impl Engine {
             outcome = end.outcome.word(), ms = end.at.since(asked.at), asked_bytes = asked.message.len(), bytes = end.text.len(),
             "exchange ended"
         );
-        self.waiters.finish(&ended);
+        if self.waiters.finish(&ended) && ended.recorded && ended.end.outcome == Outcome::Answered {
+            self.hand_over(&ended);
+        }
+    }
+
+    /// An answer whose asker was told to go on meanwhile goes to its socket, if it understands that.
+    fn hand_over(&self, Ended { asked, end, .. }: &Ended) {
+        let Some(connection) = self.relay().hears_answers(&asked.from) else { return };
+        let late = Late { answer: end.text.clone(), at: end.at, call: None };
+        self.links.send(connection, ToBot::Answer(asked.clone(), Arc::new(late)));
     }
 
     /// A question that could not be recorded where only recorded ones may be asked.

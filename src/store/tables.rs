@@ -142,6 +142,31 @@ fn change_open(open: &mut redb::Table<'_, u128, &'static [u8]>, id: RequestId, c
     Ok(())
 }
 
+/// How long a key stands for its question; the core's rule, with a day to spare.
+const KEY_LIFE_MS: u128 = 2 * 24 * 3_600_000;
+
+/// Looks at `count` keys after `cursor`, round and round, and removes those whose question is too old to matter: every
+/// numbered call leaves one. Returns where to go on.
+pub(super) fn forget_keys(write: &WriteTransaction, cursor: &(String, String), count: usize, now_ms: u128) -> Result<(String, String), StoreError> {
+    let mut keys = write.open_table(KEYS)?;
+    let (mut old, mut last) = (Vec::new(), None);
+    for row in keys.range((cursor.0.as_str(), cursor.1.as_str())..)?.take(count) {
+        let (key, id) = row?;
+        let (asker, key) = key.value();
+        let here = (asker.to_owned(), key.to_owned());
+        // A UUIDv7 begins with its milliseconds.
+        if (id.value() >> 80) + KEY_LIFE_MS < now_ms {
+            old.push(here.clone());
+        }
+        last = Some(here);
+    }
+    for (asker, key) in &old {
+        keys.remove((asker.as_str(), key.as_str()))?;
+    }
+    // At the end it begins again.
+    Ok(last.filter(|here| here != cursor).unwrap_or_default())
+}
+
 pub(super) fn put_agent(write: &WriteTransaction, name: &AgentName, agent: Option<&StoredAgent>) -> Result<(), StoreError> {
     let mut agents = write.open_table(AGENTS)?;
     match agent {

@@ -164,6 +164,23 @@ fn a_file_of_a_newer_format_is_refused_and_stays_as_it_is() {
 }
 
 #[test]
+fn a_key_is_forgotten_when_its_question_is_days_old() {
+    let dir = tempfile::tempdir().unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+    let keyed = |ms: u128, key: &str| {
+        let mut asked = asked(ms << 80, 1, "q");
+        asked.key = Some(key.into());
+        Fact::Asked(Arc::new(asked))
+    };
+    let store = Store::open(dir.path()).unwrap();
+    record(&store, vec![keyed(now - 3 * 86_400_000, "old"), keyed(now, "new")]);
+    drop(store);
+    let store = Store::open(dir.path()).unwrap();
+    assert!(store.keyed(&name("alice"), "old").unwrap().is_none());
+    assert!(store.keyed(&name("alice"), "new").unwrap().is_some());
+}
+
+#[test]
 fn files_are_the_owners_alone() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();

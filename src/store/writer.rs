@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redb::{Database, Durability};
 use tokio::sync::OwnedSemaphorePermit;
@@ -21,11 +21,14 @@ use crate::core::ids::Seq;
 /// Facts and bytes in one batch at most; the rest waits for the next.
 const BATCH: usize = 512;
 const BATCH_BYTES: usize = 4 << 20;
-/// How much may be lost from the journal's ring before redb is synced: nothing, but replaying is quick this way.
+/// How long redb may stay unsynced: the journal has everything, but reading it at a start is quick this way.
 const CHECKPOINT: Duration = Duration::from_secs(1);
 /// Facts kept in memory while the disk refuses. Beyond it they are lost, and whoever waits is told.
 const BACKLOG: usize = 50_000;
 const RETRY: Duration = Duration::from_millis(250);
+
+/// Keys looked at with each sync, beside two for each row that came.
+const SWEEP: usize = 64;
 
 type Message = (Op, Option<OwnedSemaphorePermit>);
 
@@ -45,6 +48,9 @@ struct Disk {
     database: Arc<Database>,
     journal: Journal,
     dirty_since: Option<Instant>,
+    /// Up to where old keys were removed, and how many rows came since.
+    swept: (String, String),
+    unswept: usize,
 }
 
 struct Row {
@@ -54,7 +60,7 @@ struct Row {
 
 impl Writer {
     pub(super) fn new(dir: PathBuf, faults: Option<Arc<dyn Faults>>, opened: OpenStore, shared: Arc<Shared>) -> Self {
-        let disk = Disk { database: opened.database, journal: opened.journal, dirty_since: None };
+        let disk = Disk::new(opened.database, opened.journal);
         Self { dir, faults, shared, disk: Some(disk), last: opened.last, backlog: VecDeque::new(), retry_at: Instant::now(), retry_in: RETRY }
     }
 
@@ -208,7 +214,7 @@ impl Writer {
                 let there = opened.last.0.saturating_sub(self.last.0);
                 self.backlog.drain(..self.backlog.len().min(usize::try_from(there).unwrap_or(usize::MAX)));
                 self.last = opened.last;
-                self.disk = Some(Disk { database: opened.database, journal: opened.journal, dirty_since: None });
+                self.disk = Some(Disk::new(opened.database, opened.journal));
                 let rows: Vec<Row> = std::mem::take(&mut self.backlog).into();
                 *self.shared.database.write().unwrap_or_else(PoisonError::into_inner) = Some(database);
                 self.shared.last.send_replace(self.last);
@@ -233,9 +239,14 @@ impl Writer {
 }
 
 impl Disk {
+    fn new(database: Arc<Database>, journal: Journal) -> Self {
+        Self { database, journal, dirty_since: None, swept: <_>::default(), unswept: 0 }
+    }
+
     /// The rows in a transaction that is not committed yet, and syncs nothing when it is.
-    fn prepare(&self, before: Seq, rows: &[Row]) -> Result<redb::WriteTransaction, StoreError> {
+    fn prepare(&mut self, before: Seq, rows: &[Row]) -> Result<redb::WriteTransaction, StoreError> {
         let mut write = self.database.begin_write()?;
+        self.unswept += rows.len();
         write.set_durability(Durability::None).map_err(|e| StoreError::Redb(Box::new(e.into())))?;
         tables::apply(&write, before, rows.iter().map(|r| (&r.fact, r.bytes.as_slice())))?;
         Ok(write)
@@ -247,6 +258,9 @@ impl Disk {
             write.set_quick_repair(true);
             // A transaction that changes nothing would sync nothing.
             write.open_table(tables::META)?.insert("format", tables::FORMAT)?;
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis());
+            self.swept = tables::forget_keys(&write, &self.swept, SWEEP + 2 * self.unswept, now)?;
+            self.unswept = 0;
             write.commit()?;
         }
         self.settled();

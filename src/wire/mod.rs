@@ -4,5 +4,6 @@
 pub mod control;
 pub mod frames;
 pub mod history;
+pub mod install;
 pub mod results;
 pub mod tools;

@@ -136,3 +136,16 @@ async fn a_question_that_was_left_and_is_asked_again_is_not_waited_for() {
     let again = tokio::time::timeout(Duration::from_secs(5), again).await.expect("the second call does not wait for an absent agent");
     assert_eq!((text(&again, "error"), &again["request_id"]), ("queued", &first["request_id"]));
 }
+
+#[tokio::test]
+async fn an_answer_after_still_working_is_handed_to_a_bot_that_understands_it() {
+    let relay = Relay::start("ask_max_wait_ms = 200", &["alice", "bob"]).await;
+    let mut alice = relay.bot_of("alice", "p1").await;
+    let mut bob = relay.bot("bob").await;
+    alice.begin_call("ask", "ask_agent", json!({"to": "bob", "message": "slow"})).await;
+    let wake = bob.wake().await;
+    assert_eq!(text(&alice.result_of("ask").await, "error"), "still_working");
+    bob.answer(&wake, "done").await;
+    let handed = alice.next("answer").await;
+    assert_eq!((&handed["request_id"], &handed["answer"]), (&wake["request_id"], &json!("done")));
+}

@@ -8,6 +8,7 @@ mod cli;
 mod conversations;
 mod crash;
 mod hostile;
+mod install;
 mod late;
 mod presence;
 mod readme;

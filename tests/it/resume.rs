@@ -44,8 +44,7 @@ async fn a_stream_is_taken_up_by_its_asker_alone() {
     assert_eq!(text(&waiting.await.unwrap(), "error"), "still_working");
     let seven = format!("{request}.37");
     assert_eq!(relay.caller("bob").resume(&seven).await.0, 404);
-    for unknown in
-        [request.clone(), format!("{request}.zz"), format!("{request}.7b7d"), "01937000-0000-7000-8000-000000000001.37".into(), "x".into()]
+    for unknown in [request.clone(), format!("{request}.zz"), format!("{request}.7b7d"), "01937000-0000-7000-8000-000000000001.37".into(), "x".into()]
     {
         assert_eq!(alice.resume(&unknown).await.0, 404, "{unknown}");
     }
