@@ -92,7 +92,12 @@ pub(crate) type Outcome = Result<u8, String>;
 /// Runs the command that the arguments name.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let outcome = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
+    let command = cli.command.unwrap_or(Command::Serve(cli.serve));
+    if !matches!(command, Command::Listen(_) | Command::Install(_)) {
+        // Whatever a relay keeps is its owner's alone. Commands that run others' programs leave theirs as it is.
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    }
+    let outcome = match command {
         Command::Serve(args) => serve::run(args),
         Command::Agent(args) => agent::run(args),
         Command::Install(args) => install::run(args),

@@ -15,5 +15,6 @@ mod readme;
 mod refusals;
 mod resume;
 mod rig;
+mod search;
 mod stop;
 mod websocket;

@@ -39,9 +39,14 @@ pub(in crate::inbound) fn routes(engine: Arc<Engine>) -> BoxedFilter<(Response,)
     let files = warp::path!("ui" / "assets" / String).and(reading).and(warp::header::headers_cloned()).map(file).boxed();
     let body = warp::body::content_length_limit(MAX_FORM).and(warp::body::bytes());
     let settings = warp::path!("ui" / "settings").and(warp::post()).and(body).map(settings).boxed();
-    let lost = warp::path("ui").and(get).map(|ask: Ask| ask.gone()).boxed();
+    let lost = warp::path("ui").and(get).and(warp::path::full()).and_then(lost).boxed();
     let known = pages.or(api).unify().or(events).unify().or(files).unify().or(settings).unify().or(exports).unify().or(lost).unify();
     known.map(guarded).boxed()
+}
+
+/// A page for people; scripts get the JSON of every other route.
+async fn lost(ask: Ask, path: FullPath) -> Result<Response, warp::Rejection> {
+    if path.as_str().starts_with("/ui/api/") { Err(warp::reject::not_found()) } else { Ok(ask.gone()) }
 }
 
 fn guarded(mut response: Response) -> Response {

@@ -1,0 +1,97 @@
+//! The index is derived from the log: new exchanges are found at once, and a kill in the middle of indexing, a deleted
+//! directory and a damaged file all end the same way: it catches up, and nobody who asks notices.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::rig::{Relay, Worker, until};
+
+fn echo(question: &str) -> String {
+    format!("echo of {question}")
+}
+
+/// What the page's API finds.
+async fn search(relay: &Relay, query: &str) -> Value {
+    let (status, text) = relay.get(&format!("/ui/api/search?q={query}")).await;
+    assert_eq!(status, 200, "{text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Waits until the index has as many finished exchanges as the store, and compares them one by one.
+async fn index_equals_store(relay: &Relay, asked: u64) {
+    until("the index has caught up", async || (search(relay, "status:ok").await["total"] == asked).then_some(())).await;
+    let (status, export) = relay.get("/ui/export.ndjson?q=status:ok").await;
+    assert_eq!(status, 200);
+    let mut found: Vec<String> = export.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()["message"].as_str().unwrap().to_owned()).collect();
+    found.sort();
+    let mut expected: Vec<String> = (0..asked).map(|n| format!("question number{n}")).collect();
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
+async fn an_exchange_is_found_right_after_its_answer() {
+    let relay = Relay::start("", &["alice", "bob"]).await;
+    let _bob = Worker::start(relay.address.clone(), "bob", echo);
+    relay.wait_online("bob", true).await;
+    relay.caller("alice").ask("bob", "où est l'étape 数据库迁移?").await;
+    for query in ["etape", "%E6%95%B0%E6%8D%AE", "%E8%BF%81", "echo", "from:alice"] {
+        let found =
+            tokio::time::timeout(Duration::from_secs(5), until(query, async || (search(&relay, query).await["total"] == 1).then_some(()))).await;
+        assert!(found.is_ok(), "{query}");
+    }
+    assert_eq!(search(&relay, "agent:bob+-echo").await["total"], 0);
+}
+
+#[tokio::test]
+async fn a_kill_while_it_indexes_leaves_the_index_equal_to_the_store() {
+    let mut relay = Relay::start("", &["alice", "bob"]).await;
+    let _bob = Worker::start(relay.address.clone(), "bob", echo);
+    let mut asked = 0;
+    for round in 0..6 {
+        relay.wait_online("bob", true).await;
+        for _ in 0..20 {
+            let answer = relay.caller("alice").ask("bob", &format!("question number{asked}")).await;
+            assert_eq!(answer["ok"], true, "{answer}");
+            asked += 1;
+        }
+        if round % 2 == 0 {
+            // In the middle of the work of the last half second.
+            relay.kill().await;
+            relay.up().await;
+        }
+    }
+    index_equals_store(&relay, asked).await;
+}
+
+#[tokio::test]
+async fn a_deleted_or_damaged_index_is_made_anew_while_asks_go_on() {
+    let mut relay = Relay::start("", &["alice", "bob"]).await;
+    let _bob = Worker::start(relay.address.clone(), "bob", echo);
+    relay.wait_online("bob", true).await;
+    let mut asked = 0;
+    let index = || fs::read_dir(relay.path("data")).unwrap().map(|e| e.unwrap().path()).find(|p| p.is_dir()).unwrap();
+    let directory = index();
+    assert!(directory.file_name().unwrap().to_string_lossy().starts_with("index"));
+    for damage in ["none", "deleted", "truncated"] {
+        if damage != "none" {
+            index_equals_store(&relay, asked).await;
+            relay.stop().await;
+            if damage == "deleted" {
+                fs::remove_dir_all(&directory).unwrap();
+            } else {
+                let largest = fs::read_dir(&directory).unwrap().map(|e| e.unwrap().path()).max_by_key(|p| p.metadata().unwrap().len()).unwrap();
+                fs::OpenOptions::new().write(true).open(largest).unwrap().set_len(10).unwrap();
+            }
+            relay.up().await;
+            relay.wait_online("bob", true).await;
+        }
+        for _ in 0..10 {
+            assert_eq!(relay.caller("alice").ask("bob", &format!("question number{asked}")).await["ok"], true, "{damage}");
+            asked += 1;
+        }
+        index_equals_store(&relay, asked).await;
+    }
+}
