@@ -17,7 +17,7 @@ use crate::wire::tools::{Call, Misuse, parse};
 /// What comes with a call beside its arguments.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Context {
-    /// The bot's id for the call, with its process's if it said one: sent again after a lost connection it is the same call.
+    /// The bot's id for the call: sent again after a lost connection it is the same call.
     pub call_id: Option<Arc<str>>,
     pub traceparent: Option<String>,
 }

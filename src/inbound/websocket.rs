@@ -112,8 +112,6 @@ struct Session {
     calls: JoinSet<(Value, Value)>,
     introduced: bool,
     restarting: bool,
-    /// The bot's process, if it said which.
-    instance: Option<Arc<str>>,
     silent_pings: u32,
 }
 
@@ -122,7 +120,7 @@ type End = Option<(CloseCode, &'static str)>;
 
 impl Session {
     fn new(socket: Socket, connection: Connection, engine: Arc<Engine>) -> Self {
-        Self { socket, connection, engine, calls: JoinSet::new(), introduced: false, restarting: false, instance: None, silent_pings: 0 }
+        Self { socket, connection, engine, calls: JoinSet::new(), introduced: false, restarting: false, silent_pings: 0 }
     }
 
     async fn run(mut self) {
@@ -178,7 +176,6 @@ impl Session {
         match frame {
             FromBot::Hello(hello) => {
                 self.restarting = hello.features.restarting;
-                self.instance.clone_from(&hello.instance);
                 return self.introduce(Some(hello)).await;
             }
             // Before the introduction: what a bot says that it has is not sent to it again.
@@ -200,10 +197,9 @@ impl Session {
             let text = format!("{MAX_CALLS} calls are under way on this connection; wait for one to end");
             return self.send_result(&Value::from(&*id), &misuse(text)).await;
         }
-        let (engine, caller, instance) = (self.engine.clone(), self.connection.name.clone(), self.instance.clone());
+        let (engine, caller) = (self.engine.clone(), self.connection.name.clone());
         self.calls.spawn(async move {
-            let call_id = instance.map_or_else(|| id.clone(), |process| format!("{process}/{id}").into());
-            let context = tools::Context { call_id: Some(call_id), traceparent: None };
+            let context = tools::Context { call_id: Some(id.clone()), traceparent: None };
             let result = match tools::call(&engine, &caller, &tool, arguments, context).await {
                 Ok(json) => serde_json::from_str(&json).unwrap_or_default(),
                 Err(wrong) => misuse(wrong.to_string()),

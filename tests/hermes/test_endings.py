@@ -29,7 +29,7 @@ def clarify(turn):
 
 
 def dangerous(turn):
-    return Use.tool("terminal", command="rm -rf /tmp/hermes-bridge-tests-nothing-here")
+    return Use.tool("terminal", command="rm -rf ./hermes-bridge-tests-nothing-here")
 
 
 def test_a_model_that_fails_is_a_failure_with_its_reason(shared):
@@ -90,7 +90,7 @@ def test_an_asker_allows_one_command_once_if_the_operator_wants_that(shared):
 
     shared.bots["b"].model.script = script
     asked = shared.asker.ask("b", "delete it", seconds=30)
-    assert asked["answer"].startswith("[INPUT_REQUIRED]") and "rm -rf /tmp/hermes-bridge" in asked["answer"]
+    assert asked["answer"].startswith("[INPUT_REQUIRED]") and "rm -rf ./hermes-bridge" in asked["answer"]
     done = shared.asker.ask("b", "approve", conversation_id=asked["conversation_id"], seconds=30)
     assert '"exit_code": 0' in done["answer"], done
     again = shared.asker.ask("b", "once more", conversation_id=asked["conversation_id"], seconds=30)
