@@ -116,6 +116,9 @@ fn greet(config: &Config, bound: SocketAddr, minted: &[Minted]) {
     let url = config.base_url(bound);
     println!("hermes-bridge {}  data in {}", env!("CARGO_PKG_VERSION"), config.data_dir.display());
     println!("listening on http://{bound}");
+    if bound.ip().is_loopback() {
+        println!("everything that is said: http://{bound}/ui");
+    }
     show_tokens(minted);
     if !minted.is_empty() {
         let socket = url.replacen("http", "ws", 1);
