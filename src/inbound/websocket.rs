@@ -28,8 +28,9 @@ use crate::wire::results;
 
 /// As large as the body of a POST to /mcp.
 const MAX_MESSAGE: usize = 4 << 20;
-/// tungstenite allots 128 KiB a connection unless told otherwise.
-const READ_BUFFER: usize = 4_096;
+/// tungstenite allots 128 KiB a connection unless told otherwise. Bots are idle most of the time, and a long frame is read
+/// in several goes.
+const READ_BUFFER: usize = 1_024;
 /// A peer that takes nothing for so long is gone.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a bot may take to say hello before it is served as one that never does.
