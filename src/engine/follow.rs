@@ -14,6 +14,10 @@ use crate::search::{self, Index};
 
 /// Between two commits; also how long a new exchange may stay unfound.
 const PAUSE: Duration = Duration::from_millis(500);
+/// While asks come in, indexing rests so many times as long as it worked, so that it never takes more than a quarter of a
+/// core from them; at most so long.
+const REST: u32 = 3;
+const LONGEST_REST: Duration = Duration::from_secs(5);
 /// After something went wrong.
 const RETRY: Duration = Duration::from_secs(5);
 /// Facts read at once.
@@ -32,11 +36,13 @@ impl Engine {
         while !self.stopping.is_cancelled() {
             let engine = self.clone();
             let feeding = index.clone();
+            let (begun, before) = (Instant::now(), self.last_seq());
             let turn = tokio::task::spawn_blocking(move || engine.feed_index(&feeding)).await;
             let pause = match turn {
                 Ok(Ok(caught_up)) => {
                     self.history.building.store(!caught_up, Ordering::Release);
-                    if caught_up { PAUSE } else { Duration::ZERO }
+                    let busy = self.last_seq() != before;
+                    if caught_up || busy { PAUSE.max((begun.elapsed() * REST).min(LONGEST_REST)) } else { Duration::ZERO }
                 }
                 Ok(Err(e)) => {
                     tracing::warn!(error = %e, "the search index could not follow; it tries again");
