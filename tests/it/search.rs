@@ -50,14 +50,14 @@ async fn a_kill_while_it_indexes_leaves_the_index_equal_to_the_store() {
     let mut relay = Relay::start("", &["alice", "bob"]).await;
     let _bob = Worker::start(relay.address.clone(), "bob", echo);
     let mut asked = 0;
-    for round in 0..6 {
+    for round in 0..24 {
         relay.wait_online("bob", true).await;
-        for _ in 0..20 {
+        for _ in 0..8 {
             let answer = relay.caller("alice").ask("bob", &format!("question number{asked}")).await;
             assert_eq!(answer["ok"], true, "{answer}");
             asked += 1;
         }
-        if round % 2 == 0 {
+        if round < 20 {
             // In the middle of the work of the last half second.
             relay.kill().await;
             relay.up().await;
