@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::exchange::{Asked, End, Late, WhenOffline};
+use super::exchange::{Asked, End, Late, WhenOffline, Work};
 use super::ids::{AgentName, ConnectionId, ConversationId, Millis, RequestId};
 
 /// Something that happened and must be on record.
@@ -29,6 +29,7 @@ pub enum Fact {
     Ended {
         id: RequestId,
         end: Arc<End>,
+        work: Work,
     },
     Late {
         id: RequestId,

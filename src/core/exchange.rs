@@ -69,6 +69,17 @@ pub struct End {
     pub call: Option<Arc<str>>,
 }
 
+/// What was seen of the work on an exchange, for those who look at it later. Best effort: a restart of the relay begins it
+/// anew.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Work {
+    /// When the question was sent to the target's socket first.
+    pub delivered: Option<Millis>,
+    pub heartbeats: u32,
+    /// The target's own session, as its last heartbeat named it.
+    pub session: Option<Arc<str>>,
+}
+
 /// An answer that came after the end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Late {
@@ -167,6 +178,7 @@ pub struct Open {
     pub begun: Millis,
     /// The moment under which the exchange stands in the relay's list of deadlines.
     pub due: Millis,
+    pub work: Work,
 }
 
 /// Asks without a key that are the same question: same parties, same conversation as asked for, same text.

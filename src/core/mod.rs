@@ -11,6 +11,7 @@ pub mod presence;
 pub mod registry;
 pub mod relay;
 pub mod replies;
+pub mod trace;
 
 #[cfg(test)]
 mod tests;

@@ -105,7 +105,7 @@ impl Relay {
             awake.heard = now;
             if holder.is_none() {
                 awake.attempt += 1;
-                self.send_wake(id, link.id, out);
+                self.send_wake(now, id, link.id, out);
             }
             self.rearm(id);
         }
@@ -120,15 +120,16 @@ impl Relay {
             let Some(id) = agent.take_next(hands) else { return };
             let Some(open) = self.open.get_mut(&id) else { continue };
             open.phase = Phase::Awake(Awake { on: Some(connection), attempt: 1, heard: now, holders: Vec::new() });
-            self.send_wake(id, connection, out);
+            self.send_wake(now, id, connection, out);
             self.rearm(id);
         }
     }
 
-    fn send_wake(&self, id: RequestId, connection: ConnectionId, out: &mut Vec<Effect>) {
-        if let Some(open) = self.open.get(&id)
+    fn send_wake(&mut self, now: Millis, id: RequestId, connection: ConnectionId, out: &mut Vec<Effect>) {
+        if let Some(open) = self.open.get_mut(&id)
             && let Phase::Awake(awake) = &open.phase
         {
+            open.work.delivered.get_or_insert(now);
             let wake = Wake { asked: open.asked.clone(), attempt: awake.attempt, deadline_ms: self.limits.ask_timeout_ms };
             out.push(Effect::Wake { connection, wake });
         }

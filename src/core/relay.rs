@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::effect::{Ask, Effect, Fact, Place};
-use super::exchange::{Asked, Awake, End, Open, Past, Phase, Twin, WhenOffline};
+use super::exchange::{Asked, Awake, End, Open, Past, Phase, Twin, WhenOffline, Work};
 use super::ids::{AgentName, Millis, RequestId};
 use super::judge::{Judged, MAX_STRAY, clip, refuse};
 use super::outcome::{Outcome, Refusal, explain, never_reached, took_too_long};
@@ -208,7 +208,7 @@ impl Relay {
         if let Some(twin) = Twin::of(&asked, &to) {
             self.twins.insert(twin, id);
         }
-        self.open.insert(id, Open { asked, to, phase, begun: now, due: Millis(u64::MAX) });
+        self.open.insert(id, Open { asked, to, phase, begun: now, due: Millis(u64::MAX), work: Work::default() });
         self.rearm(id);
     }
 
@@ -285,7 +285,7 @@ impl Relay {
             agent.forget(id);
         }
         let end = Arc::new(End { outcome, text, at: now, call: call.clone() });
-        out.push(Effect::Record(Fact::Ended { id, end: end.clone() }));
+        out.push(Effect::Record(Fact::Ended { id, end: end.clone(), work: open.work }));
         if let Phase::Awake(Awake { on: Some(connection), .. }) = open.phase
             && outcome == Outcome::Cancelled
             && self.understands(&open.to, connection, |f| f.cancelled)

@@ -113,6 +113,16 @@ impl Relay {
         true
     }
 
+    /// A sign of work, with the session that the bot works in if it says so.
+    pub fn heartbeat(&mut self, now: Millis, connection: ConnectionId, id: RequestId, session: Option<Arc<str>>, out: &mut Vec<Effect>) -> bool {
+        let heard = self.heard(now, connection, id, out);
+        if let Some(open) = self.open.get_mut(&id).filter(|_| heard) {
+            open.work.heartbeats = open.work.heartbeats.saturating_add(1);
+            open.work.session = session.or(open.work.session.take());
+        }
+        heard
+    }
+
     /// Ends an open exchange on behalf of its asker or a person; `false` if it is none.
     pub fn cancel(&mut self, now: Millis, id: RequestId, why: &str, out: &mut Vec<Effect>) -> bool {
         let Some(open) = self.open.get(&id) else { return false };

@@ -9,8 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::links::ToBot;
 use super::{Chores, Engine};
-use crate::core::ids::{AgentName, ConnectionId, RequestId};
+use crate::core::effect::Effect;
+use crate::core::ids::{AgentName, ConnectionId, Millis, RequestId};
 use crate::core::registry::Hello;
+use crate::core::relay::Relay;
 use crate::store::StoreError;
 
 pub struct Connection {
@@ -59,12 +61,21 @@ impl Connection {
         Ok(())
     }
 
-    /// The bot has the question, or is at work on it.
-    pub async fn heard_of(&self, id: RequestId) -> Result<(), StoreError> {
+    /// The bot has the question.
+    pub async fn received(&self, id: RequestId) -> Result<(), StoreError> {
+        self.report(|relay, now, out| relay.heard(now, self.id, id, out)).await
+    }
+
+    /// The bot is at work on the question, in this session of its own.
+    pub async fn heartbeat(&self, id: RequestId, session: Option<Arc<str>>) -> Result<(), StoreError> {
+        self.report(|relay, now, out| relay.heartbeat(now, self.id, id, session, out)).await
+    }
+
+    async fn report(&self, tell: impl FnOnce(&mut Relay, Millis, &mut Vec<Effect>) -> bool) -> Result<(), StoreError> {
         let permit = self.engine.store.reserve().await?;
         let mut out = Vec::new();
         let mut relay = self.engine.relay();
-        relay.heard(self.engine.now(), self.id, id, &mut out);
+        tell(&mut relay, self.engine.now(), &mut out);
         drop(self.engine.carry(permit, out));
         Ok(())
     }

@@ -47,7 +47,7 @@ use crate::store::{Permit, Store, Written};
 
 pub struct Engine {
     relay: Mutex<Relay>,
-    store: Store,
+    store: Arc<Store>,
     config: RwLock<Arc<Config>>,
     directory: directory::Directory,
     links: links::Links,
@@ -72,7 +72,8 @@ struct Chores {
 
 impl Engine {
     /// Takes up what an earlier run left open and starts the housekeeper.
-    pub fn start(config: Config, store: Store) -> Result<Arc<Self>, StoreError> {
+    pub fn start(config: Config, store: impl Into<Arc<Store>>) -> Result<Arc<Self>, StoreError> {
+        let store = store.into();
         let clock = clock::Clock::start();
         let now = clock.now();
         let directory = directory::Directory::default();

@@ -180,8 +180,9 @@ impl Session {
                 return self.introduce(Some(hello)).await;
             }
             // Before the introduction: what a bot says that it has is not sent to it again.
-            FromBot::Heartbeat(id) | FromBot::Received(id) => self.connection.heard_of(id).await.map_err(|_| None)?,
-            FromBot::Call { id, tool, arguments } => self.call(id, tool, arguments).await?,
+            FromBot::Received(id) => self.connection.received(id).await.map_err(|_| None)?,
+            FromBot::Heartbeat(id, session) => self.connection.heartbeat(id, session).await.map_err(|_| None)?,
+            FromBot::Call { id, tool, arguments, traceparent } => self.call(id, tool, arguments, traceparent).await?,
             FromBot::BadCall { id, why } => self.send_result(&id, &misuse(why.to_owned())).await?,
             FromBot::Ignored => {}
         }
@@ -193,14 +194,14 @@ impl Session {
         self.connection.introduce(hello).await.map_err(|_| None)
     }
 
-    async fn call(&mut self, id: Arc<str>, tool: String, arguments: serde_json::Map<String, Value>) -> Result<(), End> {
+    async fn call(&mut self, id: Arc<str>, tool: String, arguments: serde_json::Map<String, Value>, traceparent: Option<String>) -> Result<(), End> {
         if self.calls.len() >= MAX_CALLS {
             let text = format!("{MAX_CALLS} calls are under way on this connection; wait for one to end");
             return self.send_result(&Value::from(&*id), &misuse(text)).await;
         }
         let (engine, caller) = (self.engine.clone(), self.connection.name.clone());
         self.calls.spawn(async move {
-            let context = tools::Context { call_id: Some(id.clone()), traceparent: None };
+            let context = tools::Context { call_id: Some(id.clone()), traceparent };
             let result = match tools::call(&engine, &caller, &tool, arguments, context).await {
                 Ok(json) => serde_json::from_str(&json).unwrap_or_default(),
                 Err(wrong) => misuse(wrong.to_string()),

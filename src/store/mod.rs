@@ -30,6 +30,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use crate::core::effect::Fact;
 use crate::core::ids::{AgentName, Seq};
 
+pub use read::{Ends, Finished};
 pub use record::{StoredAgent, StoredToken};
 
 /// What is under way unwritten at most; whoever wants to record more waits for a place.
@@ -80,6 +81,7 @@ pub(crate) type After = Box<dyn FnOnce(Written) + Send>;
 pub(crate) enum Op {
     Facts { facts: Vec<Fact>, after: After },
     Agent { name: AgentName, agent: Option<StoredAgent>, after: After },
+    Cursor { follower: String, seq: Seq, after: After },
     Stop,
 }
 
@@ -135,8 +137,15 @@ impl Store {
         self.send(Op::Agent { name, agent, after: Box::new(after) }, permit);
     }
 
+    /// Keeps how far a follower of the log has come; it is on disk when `after` hears `Durable`.
+    pub fn put_cursor(&self, permit: Permit, follower: &str, seq: Seq, after: impl FnOnce(Written) + Send + 'static) {
+        self.send(Op::Cursor { follower: follower.to_owned(), seq, after: Box::new(after) }, permit);
+    }
+
     fn send(&self, op: Op, permit: Permit) {
-        if let Err(mpsc::SendError((Op::Facts { after, .. } | Op::Agent { after, .. }, _))) = self.sender.send((op, Some(permit.0))) {
+        if let Err(mpsc::SendError((Op::Facts { after, .. } | Op::Agent { after, .. } | Op::Cursor { after, .. }, _))) =
+            self.sender.send((op, Some(permit.0)))
+        {
             after(Written::Lost);
         }
     }

@@ -5,13 +5,36 @@ use std::sync::{Arc, PoisonError};
 
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
-use super::record::{StoredAgent, decode};
-use super::tables::{AGENTS, EXCHANGES, KEYS, LOG, OPEN, PRESENCE, StoredOpen, THREADS};
+use super::record::{StoredAgent, decode, is_end};
+use super::tables::{AGENTS, CURSORS, EXCHANGES, KEYS, LOG, OPEN, PRESENCE, StoredOpen, THREADS};
 use super::{Store, StoreError};
 use crate::core::effect::Fact;
-use crate::core::exchange::{Asked, Record};
+use crate::core::exchange::{Asked, Record, Work};
 use crate::core::ids::{AgentName, ConversationId, Millis, RequestId, Seq};
 use crate::core::relay::Restored;
+
+/// Rows looked at in one reading of ends, so that no read transaction is long.
+const SCAN: usize = 4_096;
+
+/// An exchange that ended, at the position of its end.
+#[derive(Debug)]
+pub struct Finished {
+    pub seq: Seq,
+    pub record: Record,
+    pub work: Work,
+    /// Which question of its conversation it is, from 1.
+    pub turn: u64,
+}
+
+/// What ended in a stretch of the log.
+#[derive(Debug)]
+pub struct Ends {
+    pub found: Vec<Finished>,
+    /// Everything up to here was looked at.
+    pub upto: Seq,
+    /// Ends of exchanges that are not kept any more.
+    pub gone: u64,
+}
 
 impl Store {
     fn read(&self) -> Result<ReadTransaction, StoreError> {
@@ -82,6 +105,49 @@ impl Store {
         let log = self.read()?.open_table(LOG)?;
         let rows = log.range(after.0 + 1..)?.take(count);
         rows.map(|row| row.map_err(StoreError::from).and_then(|(seq, bytes)| Ok((Seq(seq.value()), decode(bytes.value())?)))).collect()
+    }
+
+    /// What ended after `after`, oldest first: at most `count`, and no more once their texts have so many bytes.
+    pub fn ends(&self, after: Seq, count: usize, bytes: usize) -> Result<Ends, StoreError> {
+        let read = self.read()?;
+        let (exchanges, log, threads) = (read.open_table(EXCHANGES)?, read.open_table(LOG)?, read.open_table(THREADS)?);
+        let mut ends = Ends { found: Vec::new(), upto: after, gone: 0 };
+        let mut size = 0;
+        for row in log.range(after.0 + 1..)?.take(SCAN) {
+            let (seq, stored) = row?;
+            if is_end(stored.value()) {
+                if ends.found.len() >= count || (size >= bytes && !ends.found.is_empty()) {
+                    break;
+                }
+                let (id, work) = match decode(stored.value())? {
+                    Fact::Ended { id, work, .. } => (id, work),
+                    other => (other.request().unwrap_or(RequestId::from_u128(0)), Work::default()),
+                };
+                match exchanges.get(id.as_u128())?.map(|p| p.value()) {
+                    Some(positions) => {
+                        let record = load(&log, positions)?;
+                        size += record.asked.message.len() + record.end.as_ref().map_or(0, |end| end.text.len());
+                        let conversation = record.asked.conversation.as_u128();
+                        let turn = threads.range((conversation, 0)..=(conversation, id.as_u128()))?.count() as u64;
+                        ends.found.push(Finished { seq: Seq(seq.value()), record, work, turn });
+                    }
+                    None => ends.gone += 1,
+                }
+            }
+            ends.upto = Seq(seq.value());
+        }
+        Ok(ends)
+    }
+
+    /// How far a follower has come; `None` if it never said.
+    pub fn cursor(&self, follower: &str) -> Result<Option<Seq>, StoreError> {
+        Ok(self.read()?.open_table(CURSORS)?.get(follower)?.map(|v| Seq(v.value())))
+    }
+
+    /// All followers that ever kept a cursor.
+    pub fn cursors(&self) -> Result<Vec<(String, Seq)>, StoreError> {
+        let rows = self.read()?.open_table(CURSORS)?;
+        rows.iter()?.map(|row| row.map_err(StoreError::from).map(|(name, seq)| (name.value().to_owned(), Seq(seq.value())))).collect()
     }
 
     pub fn exchange_count(&self) -> Result<u64, StoreError> {

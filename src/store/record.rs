@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::StoreError;
 use crate::core::effect::Fact;
-use crate::core::exchange::{Asked, End, Late, Trail, WhenOffline};
+use crate::core::exchange::{Asked, End, Late, Trail, WhenOffline, Work};
 use crate::core::ids::{AgentName, ConversationId, Millis, RequestId};
 use crate::core::outcome::Outcome;
 
@@ -16,12 +16,35 @@ use crate::core::outcome::Outcome;
 #[serde(tag = "t", rename_all = "snake_case")]
 enum StoredFact {
     Asked(StoredAsked),
-    Refused { asked: StoredAsked, end: StoredEnd },
-    Queued { id: String, at: u64, expires: u64 },
-    Received { id: String, instance: Arc<str>, attempt: u32 },
-    Ended { id: String, end: StoredEnd },
-    Late { id: String, late: StoredLate },
-    Presence { agent: Arc<str>, at: u64, online: bool },
+    Refused {
+        asked: StoredAsked,
+        end: StoredEnd,
+    },
+    Queued {
+        id: String,
+        at: u64,
+        expires: u64,
+    },
+    Received {
+        id: String,
+        instance: Arc<str>,
+        attempt: u32,
+    },
+    Ended {
+        id: String,
+        end: StoredEnd,
+        #[serde(default, skip_serializing_if = "StoredWork::is_empty")]
+        work: StoredWork,
+    },
+    Late {
+        id: String,
+        late: StoredLate,
+    },
+    Presence {
+        agent: Arc<str>,
+        at: u64,
+        online: bool,
+    },
 }
 
 #[derive(Serialize, Deserialize, Debug)]
@@ -54,6 +77,22 @@ struct StoredEnd {
     at: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     call: Option<Arc<str>>,
+}
+
+#[derive(Serialize, Deserialize, Debug, Default, PartialEq)]
+struct StoredWork {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    delivered: Option<u64>,
+    #[serde(default)]
+    heartbeats: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session: Option<Arc<str>>,
+}
+
+impl StoredWork {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 #[derive(Serialize, Deserialize, Debug)]
@@ -93,13 +132,21 @@ pub(super) fn encode(fact: &Fact) -> Result<Vec<u8>, StoreError> {
         Fact::Refused(asked, end) => StoredFact::Refused { asked: store_asked(asked), end: store_end(end) },
         Fact::Queued { id, at, expires } => StoredFact::Queued { id: id.to_string(), at: at.0, expires: expires.0 },
         Fact::Received { id, instance, attempt } => StoredFact::Received { id: id.to_string(), instance: instance.clone(), attempt: *attempt },
-        Fact::Ended { id, end } => StoredFact::Ended { id: id.to_string(), end: store_end(end) },
+        Fact::Ended { id, end, work } => {
+            let work = StoredWork { delivered: work.delivered.map(|at| at.0), heartbeats: work.heartbeats, session: work.session.clone() };
+            StoredFact::Ended { id: id.to_string(), end: store_end(end), work }
+        }
         Fact::Late { id, late } => {
             StoredFact::Late { id: id.to_string(), late: StoredLate { answer: late.answer.clone(), at: late.at.0, call: late.call.clone() } }
         }
         Fact::Presence { agent, at, online } => StoredFact::Presence { agent: agent.as_str().into(), at: at.0, online: *online },
     };
     serde_json::to_vec(&stored).map_err(bad)
+}
+
+/// Whether this row ends an exchange, told without reading it: the tag comes first.
+pub(super) fn is_end(bytes: &[u8]) -> bool {
+    bytes.starts_with(br#"{"t":"ended""#) || bytes.starts_with(br#"{"t":"refused""#)
 }
 
 pub(super) fn decode(bytes: &[u8]) -> Result<Fact, StoreError> {
@@ -109,7 +156,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Fact, StoreError> {
         StoredFact::Refused { asked, end } => Fact::Refused(Arc::new(load_asked(asked)?), Arc::new(load_end(end)?)),
         StoredFact::Queued { id, at, expires } => Fact::Queued { id: request(&id)?, at: Millis(at), expires: Millis(expires) },
         StoredFact::Received { id, instance, attempt } => Fact::Received { id: request(&id)?, instance, attempt },
-        StoredFact::Ended { id, end } => Fact::Ended { id: request(&id)?, end: Arc::new(load_end(end)?) },
+        StoredFact::Ended { id, end, work } => {
+            let work = Work { delivered: work.delivered.map(Millis), heartbeats: work.heartbeats, session: work.session };
+            Fact::Ended { id: request(&id)?, end: Arc::new(load_end(end)?), work }
+        }
         StoredFact::Late { id, late } => {
             let late = Late { answer: late.answer, at: Millis(late.at), call: late.call };
             Fact::Late { id: request(&id)?, late: Arc::new(late) }

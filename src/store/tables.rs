@@ -26,6 +26,8 @@ pub(super) const KEYS: TableDefinition<'_, (&str, &str), u128> = TableDefinition
 pub(super) const PRESENCE: TableDefinition<'_, &str, (u64, bool)> = TableDefinition::new("presence");
 /// Agent -> credentials (JSON).
 pub(super) const AGENTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("agents");
+/// Follower -> the position up to which it has everything.
+pub(super) const CURSORS: TableDefinition<'_, &str, u64> = TableDefinition::new("cursors");
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
 /// What a restart must know of an open exchange beyond its question.
@@ -64,6 +66,7 @@ pub(super) fn prepare(database: &redb::Database) -> Result<Seq, StoreError> {
         write.open_table(KEYS)?;
         write.open_table(PRESENCE)?;
         write.open_table(AGENTS)?;
+        write.open_table(CURSORS)?;
         write.open_table(META)?.insert("format", FORMAT)?;
     }
     let last = write.open_table(LOG)?.last()?.map_or(0, |(seq, _)| seq.value());
@@ -165,6 +168,11 @@ pub(super) fn forget_keys(write: &WriteTransaction, cursor: &(String, String), c
     }
     // At the end it begins again.
     Ok(last.filter(|here| here != cursor).unwrap_or_default())
+}
+
+pub(super) fn put_cursor(write: &WriteTransaction, follower: &str, seq: Seq) -> Result<(), StoreError> {
+    write.open_table(CURSORS)?.insert(follower, seq.0)?;
+    Ok(())
 }
 
 pub(super) fn put_agent(write: &WriteTransaction, name: &AgentName, agent: Option<&StoredAgent>) -> Result<(), StoreError> {

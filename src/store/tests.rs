@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use super::*;
-use crate::core::exchange::{Asked, End, Late, Trail, WhenOffline};
+use crate::core::exchange::{Asked, End, Late, Trail, WhenOffline, Work};
 use crate::core::ids::{ConversationId, Millis, RequestId};
 use crate::core::outcome::Outcome;
 
@@ -36,7 +36,7 @@ pub(super) fn ask(n: u128) -> Fact {
 
 fn end(n: u128, outcome: Outcome) -> Fact {
     let end = End { outcome, text: format!("answer {n}").into(), at: Millis(n as u64 + 1), call: None };
-    Fact::Ended { id: RequestId::from_u128(n), end: Arc::new(end) }
+    Fact::Ended { id: RequestId::from_u128(n), end: Arc::new(end), work: Work::default() }
 }
 
 /// Records and waits until it is acknowledged.
@@ -121,7 +121,8 @@ fn every_fact_survives_its_stored_form() {
         Fact::Refused(Arc::new(whole), ended.clone()),
         Fact::Queued { id, at: Millis(1), expires: Millis(2) },
         Fact::Received { id, instance: "i".into(), attempt: 3 },
-        Fact::Ended { id, end: ended },
+        Fact::Ended { id, end: ended.clone(), work: Work::default() },
+        Fact::Ended { id, end: ended, work: Work { delivered: Some(Millis(3)), heartbeats: 2, session: Some("s".into()) } },
         Fact::Late { id, late: Arc::new(Late { answer: "l".into(), at: Millis(4), call }) },
         Fact::Presence { agent: name("bob"), at: Millis(5), online: true },
     ];
@@ -216,4 +217,38 @@ fn credentials_are_kept_and_removed() {
     assert_eq!(store.agents().unwrap(), [(name("carol"), agent)]);
     put(None);
     assert_eq!(store.agents().unwrap(), []);
+}
+
+#[test]
+fn what_ended_is_read_from_a_position_in_order_and_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let refused = End { outcome: Outcome::SelfAsk, text: "no".into(), at: Millis(3), call: None };
+    let facts =
+        vec![ask(1), ask(2), end(2, Outcome::Timeout), Fact::Refused(Arc::new(asked(3, 1, "third")), Arc::new(refused)), end(1, Outcome::Answered)];
+    record(&store, facts);
+    record(&store, vec![end(9, Outcome::Answered), ask(4)]);
+    let read = |after, count, bytes| {
+        let ends = store.ends(Seq(after), count, bytes).unwrap();
+        let found: Vec<_> = ends.found.iter().map(|f| (f.seq.0, f.record.asked.id.as_u128(), f.turn)).collect();
+        (found, ends.upto.0, ends.gone)
+    };
+    assert_eq!(read(0, 10, 1_000), (vec![(3, 2, 1), (4, 3, 2), (5, 1, 1)], 7, 1));
+    assert_eq!(read(0, 2, 1_000), (vec![(3, 2, 1), (4, 3, 2)], 4, 0));
+    assert_eq!(read(3, 10, 1), (vec![(4, 3, 2)], 4, 0));
+    assert_eq!(read(7, 10, 1_000), (vec![], 7, 0));
+}
+
+#[test]
+fn a_followers_cursor_survives_a_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    assert_eq!(store.cursor("langfuse").unwrap(), None);
+    let permit = futures_util::FutureExt::now_or_never(store.reserve()).unwrap().unwrap();
+    let (told, done) = sync_channel(1);
+    store.put_cursor(permit, "langfuse", Seq(7), move |written| told.send(written).unwrap());
+    assert_eq!(done.recv().unwrap(), Written::Durable);
+    drop(store);
+    let store = Store::open(dir.path()).unwrap();
+    assert_eq!(store.cursors().unwrap(), [("langfuse".to_owned(), Seq(7))]);
 }

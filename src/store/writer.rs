@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use redb::{Database, Durability};
+use redb::{Database, Durability, WriteTransaction};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::disk::{self, OpenStore};
@@ -75,7 +75,11 @@ impl Writer {
                 Ok((Op::Stop, _)) | Err(RecvTimeoutError::Disconnected) => return self.stop(),
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok((Op::Agent { name, agent, after }, _permit)) => {
-                    let result = self.write_agent(&name, agent.as_ref());
+                    let result = self.write_beside(|write| tables::put_agent(write, &name, agent.as_ref()));
+                    after(self.verdict(result));
+                }
+                Ok((Op::Cursor { follower, seq, after }, _permit)) => {
+                    let result = self.write_beside(|write| tables::put_cursor(write, &follower, seq));
                     after(self.verdict(result));
                 }
                 Ok(message) => next = self.write_batch(message, receiver),
@@ -175,14 +179,9 @@ impl Writer {
         Ok(())
     }
 
-    fn write_agent(&mut self, name: &crate::core::ids::AgentName, agent: Option<&super::StoredAgent>) -> Result<(), StoreError> {
-        let Some(disk) = &mut self.disk else { return Err(StoreError::Down) };
-        let mut write = disk.database.begin_write()?;
-        write.set_quick_repair(true);
-        tables::put_agent(&write, name, agent)?;
-        write.commit()?;
-        disk.settled();
-        Ok(())
+    /// Writes what is no fact; with it redb is synced whole.
+    fn write_beside(&mut self, change: impl FnOnce(&WriteTransaction) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        self.disk.as_mut().ok_or(StoreError::Down)?.sync(change)
     }
 
     /// Syncs redb when it is time, and opens it again after trouble.
@@ -244,7 +243,7 @@ impl Disk {
     }
 
     /// The rows in a transaction that is not committed yet, and syncs nothing when it is.
-    fn prepare(&mut self, before: Seq, rows: &[Row]) -> Result<redb::WriteTransaction, StoreError> {
+    fn prepare(&mut self, before: Seq, rows: &[Row]) -> Result<WriteTransaction, StoreError> {
         let mut write = self.database.begin_write()?;
         self.unswept += rows.len();
         write.set_durability(Durability::None).map_err(|e| StoreError::Redb(Box::new(e.into())))?;
@@ -254,15 +253,22 @@ impl Disk {
 
     fn checkpoint(&mut self) -> Result<(), StoreError> {
         if self.dirty_since.is_some() || !self.journal.is_empty() {
-            let mut write = self.database.begin_write()?;
-            write.set_quick_repair(true);
-            // A transaction that changes nothing would sync nothing.
-            write.open_table(tables::META)?.insert("format", tables::FORMAT)?;
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis());
-            self.swept = tables::forget_keys(&write, &self.swept, SWEEP + 2 * self.unswept, now)?;
-            self.unswept = 0;
-            write.commit()?;
+            return self.sync(|_| Ok(()));
         }
+        self.settled();
+        Ok(())
+    }
+
+    fn sync(&mut self, change: impl FnOnce(&WriteTransaction) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        let mut write = self.database.begin_write()?;
+        write.set_quick_repair(true);
+        // A transaction that changes nothing would sync nothing.
+        write.open_table(tables::META)?.insert("format", tables::FORMAT)?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis());
+        self.swept = tables::forget_keys(&write, &self.swept, SWEEP + 2 * self.unswept, now)?;
+        self.unswept = 0;
+        change(&write)?;
+        write.commit()?;
         self.settled();
         Ok(())
     }

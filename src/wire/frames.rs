@@ -10,6 +10,7 @@ use crate::core::effect::Wake;
 use crate::core::exchange::{Asked, Late};
 use crate::core::ids::RequestId;
 use crate::core::registry::{Features, Hello};
+use crate::core::trace;
 
 /// Longest id, instance or version that is kept of a bot's claims.
 const MAX_CLAIM: usize = 200;
@@ -17,14 +18,16 @@ const MAX_CLAIM: usize = 200;
 /// What a bot says over its socket.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FromBot {
-    Heartbeat(RequestId),
+    /// With the session that the bot works in, if it says so.
+    Heartbeat(RequestId, Option<Arc<str>>),
     Received(RequestId),
     Hello(Hello),
-    /// A tool call: the bot's id for it, the tool and its arguments.
+    /// A tool call: the bot's id for it, the tool and its arguments; trace context in `_meta` as over MCP.
     Call {
         id: Arc<str>,
         tool: String,
         arguments: Map<String, Value>,
+        traceparent: Option<String>,
     },
     /// A call without a usable id or tool: answered, because the bot waits.
     BadCall {
@@ -39,7 +42,7 @@ pub fn parse(text: &str) -> FromBot {
     let Ok(Value::Object(mut frame)) = serde_json::from_str::<Value>(text) else { return FromBot::Ignored };
     let request = || frame.get("request_id").and_then(Value::as_str).and_then(RequestId::parse);
     match frame.get("type").and_then(Value::as_str) {
-        Some("heartbeat") => request().map_or(FromBot::Ignored, FromBot::Heartbeat),
+        Some("heartbeat") => request().map_or(FromBot::Ignored, |id| FromBot::Heartbeat(id, claim(&frame, "session_id"))),
         Some("received") => request().map_or(FromBot::Ignored, FromBot::Received),
         Some("hello") => FromBot::Hello(hello(&frame)),
         Some("call") => {
@@ -50,16 +53,17 @@ pub fn parse(text: &str) -> FromBot {
     }
 }
 
+fn claim(frame: &Map<String, Value>, key: &str) -> Option<Arc<str>> {
+    let text = frame.get(key).and_then(Value::as_str).filter(|t| !t.is_empty() && t.len() <= MAX_CLAIM);
+    text.map(Arc::from)
+}
+
 fn hello(frame: &Map<String, Value>) -> Hello {
-    let claim = |key| {
-        let text = frame.get(key).and_then(Value::as_str).filter(|t| !t.is_empty() && t.len() <= MAX_CLAIM);
-        text.map(Arc::from)
-    };
     let listed = frame.get("features").and_then(Value::as_array);
     let has = |word| listed.is_some_and(|list| list.iter().any(|f| f.as_str() == Some(word)));
     Hello {
-        adapter: claim("adapter"),
-        instance: claim("instance"),
+        adapter: claim(frame, "adapter"),
+        instance: claim(frame, "instance"),
         features: Features { answer: has("answer"), cancelled: has("cancelled"), restarting: has("restarting") },
     }
 }
@@ -70,11 +74,12 @@ fn call(frame: &Map<String, Value>, arguments: Option<Value>) -> FromBot {
     let Some(name) = id.as_str().filter(|t| !t.is_empty() && t.len() <= MAX_CLAIM) else {
         return bad("id: a text of 1 to 200 bytes is expected");
     };
+    let traceparent = frame.get("_meta").and_then(|meta| meta.get("traceparent")?.as_str()).and_then(trace::traceparent);
     let Some(tool) = frame.get("tool").and_then(Value::as_str) else {
         return bad("tool: the name of a tool is expected");
     };
     match arguments.unwrap_or(Value::Object(Map::new())) {
-        Value::Object(arguments) => FromBot::Call { id: name.into(), tool: tool.to_owned(), arguments },
+        Value::Object(arguments) => FromBot::Call { id: name.into(), tool: tool.to_owned(), arguments, traceparent },
         _ => bad("arguments: an object is expected"),
     }
 }
@@ -94,7 +99,7 @@ pub enum ToBot<'a> {
         attempt: u32,
         hops: u32,
         origin: &'a str,
-        traceparent: Option<&'a str>,
+        traceparent: Arc<str>,
     },
     Result {
         #[serde(rename = "type")]
@@ -135,7 +140,7 @@ impl<'a> ToBot<'a> {
             attempt: wake.attempt,
             hops: asked.trail.hops(),
             origin: asked.trail.origin.as_str(),
-            traceparent: asked.traceparent.as_deref(),
+            traceparent: trace::parent_of(asked),
         }
     }
 
@@ -199,7 +204,9 @@ mod tests {
     #[test]
     fn frames_of_bots_are_read_leniently() {
         let id = RequestId::parse(ID).unwrap();
-        assert_eq!(parse(&format!(r#"{{"type":"heartbeat","request_id":"{ID}","extra":[1]}}"#)), FromBot::Heartbeat(id));
+        assert_eq!(parse(&format!(r#"{{"type":"heartbeat","request_id":"{ID}","extra":[1]}}"#)), FromBot::Heartbeat(id, None));
+        let named = format!(r#"{{"type":"heartbeat","request_id":"{ID}","session_id":"s1"}}"#);
+        assert_eq!(parse(&named), FromBot::Heartbeat(id, Some("s1".into())));
         for ignored in ["", "[]", "{", "null", r#"{"type":"heartbeat"}"#, r#"{"type":"heartbeat","request_id":5}"#, r#"{"type":"dance"}"#] {
             assert_eq!(parse(ignored), FromBot::Ignored, "{ignored}");
         }

@@ -7,7 +7,7 @@ use uuid::{Builder, Uuid};
 
 use super::lines::{BOTS, FAILURES, SCRIPTS, Script};
 use crate::core::effect::Fact;
-use crate::core::exchange::{Asked, End, Late, Trail, WhenOffline};
+use crate::core::exchange::{Asked, End, Late, Trail, WhenOffline, Work};
 use crate::core::ids::{AgentName, ConversationId, Millis, RequestId};
 use crate::core::outcome::{Outcome, Refusal, explain};
 use crate::store::{Store, Written};
@@ -135,7 +135,7 @@ fn end(dice: &mut Dice, asked: Arc<Asked>, answer: &str, facts: &mut Vec<(Millis
     let end_at = at.plus(took);
     let text = if outcome == Outcome::Answered { answer.to_owned() } else { explain(outcome, &to, detail, QUIET_MS) };
     facts.push((at, Fact::Asked(asked)));
-    facts.push((end_at, Fact::Ended { id, end: ended(outcome, text, end_at) }));
+    facts.push((end_at, Fact::Ended { id, end: ended(outcome, text, end_at), work: Work::default() }));
     if outcome == Outcome::Timeout && dice.below(2) == 0 {
         let late = Late { answer: answer.into(), at: end_at.plus(20_000), call: None };
         facts.push((late.at, Fact::Late { id, late: Arc::new(late) }));

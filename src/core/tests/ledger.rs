@@ -79,7 +79,7 @@ impl Ledger {
                 line.holders.push(instance.clone());
                 line.attempt = *attempt;
             }
-            Fact::Ended { id, end } => {
+            Fact::Ended { id, end, .. } => {
                 let before = self.line_mut(*id).end.replace(end.clone());
                 assert_eq!(before, None, "{id} ended twice");
             }

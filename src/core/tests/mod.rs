@@ -60,7 +60,7 @@ fn said(effect: &Effect) -> String {
         Effect::Record(Fact::Refused(asked, end)) => format!("refused {} {}", r(&asked.id), end.outcome.word()),
         Effect::Record(Fact::Queued { id, expires, .. }) => format!("queued {} till {}", r(id), expires.0),
         Effect::Record(Fact::Received { id, instance, .. }) => format!("{instance} has {}", r(id)),
-        Effect::Record(Fact::Ended { id, end }) => format!("ended {} {}", r(id), end.outcome.word()),
+        Effect::Record(Fact::Ended { id, end, .. }) => format!("ended {} {}", r(id), end.outcome.word()),
         Effect::Record(Fact::Late { id, .. }) => format!("late {}", r(id)),
         Effect::Record(Fact::Presence { agent, online, .. }) => format!("{agent} {}", if *online { "on" } else { "off" }),
         Effect::Wake { connection, wake } if wake.attempt == 1 => format!("wake {} at {}", r(&wake.asked.id), connection.0),

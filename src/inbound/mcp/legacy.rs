@@ -68,10 +68,10 @@ pub(super) fn recognise<'a>(headers: &HeaderMap, body: &'a [u8]) -> Option<ToolC
 }
 
 /// Answers a call: at once if its result is there at once, else by a stream.
-pub(super) async fn answer(engine: &Arc<Engine>, caller: AgentName, call: ToolCall<'_>, keep_alive: Duration) -> Response<Body> {
+pub(super) async fn answer(engine: &Arc<Engine>, caller: AgentName, call: ToolCall<'_>, headers: &HeaderMap, keep_alive: Duration) -> Response<Body> {
     let id: Arc<str> = call.id.get().into();
     let Params { name, arguments, meta } = call.params;
-    let traceparent = meta.as_ref().and_then(|m| m.get("traceparent")?.as_str()).filter(|t| t.len() <= 100).map(str::to_owned);
+    let traceparent = super::traceparent(meta.as_ref().and_then(|m| m.get("traceparent")?.as_str()), Some(headers));
     let context = tools::Context { call_id: None, traceparent };
     let arguments = arguments.unwrap_or_default();
     if name != "ask_agent" {

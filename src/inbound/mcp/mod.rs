@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper::{Request, Response, StatusCode};
+use hyper::{HeaderMap, Request, Response, StatusCode};
 use rmcp::ErrorData;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Body, tools};
 use crate::core::ids::AgentName;
+use crate::core::trace;
 use crate::engine::Engine;
 use crate::wire;
 
@@ -88,7 +89,7 @@ impl Mcp {
         if parts.method == hyper::Method::POST
             && let Some(call) = legacy::recognise(&parts.headers, &body)
         {
-            return legacy::answer(&self.engine, caller, call, self.keep_alive).await;
+            return legacy::answer(&self.engine, caller, call, &parts.headers, self.keep_alive).await;
         }
         parts.extensions.insert(caller);
         let service = self.service.clone();
@@ -96,6 +97,12 @@ impl Mcp {
         let answer = async move { service.handle(request).await.map(|body| body.map_err(|never| match never {}).boxed_unsync()) };
         stream::early(answer, self.keep_alive).await
     }
+}
+
+/// The caller's trace context: the call's own `_meta` wins over the HTTP header, what is no traceparent is nothing.
+fn traceparent(meta: Option<&str>, headers: Option<&HeaderMap>) -> Option<String> {
+    let header = || headers?.get("traceparent")?.to_str().ok();
+    trace::traceparent(meta.or_else(header)?)
 }
 
 fn announced() -> Vec<Tool> {
@@ -128,7 +135,8 @@ impl ServerHandler for Door {
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
         let caller = context.extensions.get::<hyper::http::request::Parts>().and_then(|p| p.extensions.get::<AgentName>());
         let Some(caller) = caller.cloned() else { return Err(ErrorData::internal_error("no caller", None)) };
-        let traceparent = context.meta.get_traceparent().filter(|t| t.len() <= 100).map(str::to_owned);
+        let parts = context.extensions.get::<hyper::http::request::Parts>();
+        let traceparent = traceparent(context.meta.get_traceparent(), parts.map(|p| &p.headers));
         let arguments = request.arguments.unwrap_or_default();
         let beside = tools::Context { call_id: None, traceparent };
         let called = tools::call(&self.engine, &caller, &request.name, arguments, beside);
