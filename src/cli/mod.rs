@@ -2,6 +2,7 @@
 
 mod agent;
 mod ask;
+mod backup;
 mod bench;
 mod check;
 mod client;
@@ -9,7 +10,9 @@ mod demo;
 mod healthcheck;
 mod install;
 mod listen;
+mod progress;
 mod reindex;
+mod restore;
 mod search;
 mod serve;
 
@@ -58,6 +61,10 @@ enum Command {
     Export(search::ExportArgs),
     /// Build the search index anew, on a running relay too
     Reindex(reindex::ReindexArgs),
+    /// Take a verified backup into a new directory, of a running relay too
+    Backup(backup::BackupArgs),
+    /// Verify a backup, and put it into the data directory of a stopped relay
+    Restore(restore::RestoreArgs),
     /// Look at the page with six invented bots and a past, in a directory that is thrown away
     Demo(demo::DemoArgs),
     /// Look at configuration, data directory and time limits; says what is wrong and how to mend it
@@ -106,6 +113,8 @@ pub fn main() -> ExitCode {
         Command::Search(args) => search::search(args),
         Command::Export(args) => search::export(args),
         Command::Reindex(args) => reindex::run(args),
+        Command::Backup(args) => backup::run(args),
+        Command::Restore(args) => restore::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Check(args) => check::run(args),
         Command::Healthcheck(args) => healthcheck::run(args),

@@ -50,6 +50,7 @@ async fn serve(config: Config, args: ServeArgs) -> Outcome {
     let owner = tokio::spawn(control::serve(owner, engine.clone(), config.base_url(bound), stop.clone()));
     // Before anybody hears that the relay is there: whoever knows may send a signal.
     let signals = Signals::listen()?;
+    engine.keep_up();
     greet(&config, bound, &minted);
     tokio::spawn(obey(signals, engine.clone(), args, stop.clone()));
 

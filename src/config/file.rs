@@ -9,6 +9,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::agents::{RawAgent, RawGroup};
+use super::upkeep::RawBackup;
 use super::{Config, ConfigError, Env, LogFormat, OnStoreFailure};
 use crate::core::policy::Limits;
 
@@ -32,6 +33,8 @@ struct Raw {
     log_format: Option<LogFormat>,
     #[serde(default)]
     limits: RawLimits,
+    #[serde(default)]
+    backup: RawBackup,
     #[serde(default)]
     agents: Vec<RawAgent>,
     #[serde(default)]
@@ -72,13 +75,15 @@ pub(super) fn parse(text: &str, path: Option<&Path>, env: Env<'_>) -> Result<Con
         check_public_url(url.get_ref()).map_err(|why| source.value(url, "public_url", why))?;
     }
     let base = path.and_then(Path::parent).unwrap_or(Path::new(""));
+    let data_dir = base.join(raw.data_dir.clone().unwrap_or_else(|| "data".into()));
     let number = |value, key, range, default| source.number(value, key, range, default);
     Ok(Config {
         path: path.map(Path::to_owned),
         listen,
         public_url: raw.public_url.as_ref().map(|u| u.get_ref().trim_end_matches('/').to_owned()),
         allowed_hosts: raw.allowed_hosts.clone().unwrap_or_default(),
-        data_dir: base.join(raw.data_dir.clone().unwrap_or_else(|| "data".into())),
+        backups: super::upkeep::backups(&source, &raw.backup, base, &data_dir)?,
+        data_dir,
         limits,
         ask_max_wait: Duration::from_millis(number(&raw.ask_max_wait_ms, "ask_max_wait_ms", 100..=YEAR_MS, 240_000)?),
         keep_alive: Duration::from_millis(number(&raw.keep_alive_ms, "keep_alive_ms", 100..=60_000, 15_000)?),
@@ -152,7 +157,13 @@ impl Source<'_> {
         self.at(value.span(), key, &format!("{:?}", value.get_ref()), why)
     }
 
-    fn number(&self, value: &Option<Spanned<u64>>, key: &str, range: std::ops::RangeInclusive<u64>, default: u64) -> Result<u64, ConfigError> {
+    pub(super) fn number(
+        &self,
+        value: &Option<Spanned<u64>>,
+        key: &str,
+        range: std::ops::RangeInclusive<u64>,
+        default: u64,
+    ) -> Result<u64, ConfigError> {
         match value {
             None => Ok(default),
             Some(given) if range.contains(given.get_ref()) => Ok(*given.get_ref()),

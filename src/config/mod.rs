@@ -4,6 +4,7 @@
 mod agents;
 mod file;
 mod secret;
+mod upkeep;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 pub use agents::{AgentEntry, Credential};
 pub use secret::{Secret, TokenHash};
+pub use upkeep::Backups;
 
 use crate::core::policy::{Limits, Permissions};
 
@@ -53,6 +55,7 @@ pub struct Config {
     pub on_store_failure: OnStoreFailure,
     pub log_format: LogFormat,
     pub max_connections: usize,
+    pub backups: Option<Backups>,
     pub agents: Vec<AgentEntry>,
     pub permissions: Permissions,
 }
@@ -102,6 +105,9 @@ pub fn load(flags: &Flags, env: Env<'_>) -> Result<Config, ConfigError> {
         })?;
     }
     if let Some(dir) = &flags.data_dir {
+        if let Some(backups) = config.backups.as_mut().filter(|b| b.dir == config.data_dir.join("backups")) {
+            backups.dir = dir.join("backups");
+        }
         config.data_dir.clone_from(dir);
     }
     Ok(config)

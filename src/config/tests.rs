@@ -47,6 +47,9 @@ fn every_key_stands_in_the_reference() {
         "max_waiting_per_agent",
         "max_depth",
         "max_connections",
+        "every",
+        "keep",
+        "dir",
         "token",
         "token_env",
         "token_sha256",
@@ -114,6 +117,21 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
     let flags = Flags { listen: Some("127.0.0.1:3000".into()), data_dir: Some("/elsewhere".into()), ..flags };
     assert_eq!(load(&flags, &env).unwrap().listen.port(), 3000);
     assert_eq!(load(&flags, &env).unwrap().data_dir, Path::new("/elsewhere"));
+}
+
+#[test]
+fn backups_are_taken_by_the_clock_when_the_file_says_how_often() {
+    assert_eq!(parse("[backup]\nkeep = 3\n").unwrap().backups, None);
+    let plan = |text: &str| parse(text).unwrap().backups.unwrap();
+    let daily = plan("[backup]\nevery = \"24h\"\n");
+    assert_eq!((daily.every.as_secs(), daily.keep, daily.dir.as_path()), (86_400, 7, Path::new("conf/data/backups")));
+    for (every, seconds) in [("1000", 1), ("\"90s\"", 90), ("\"5m\"", 300), ("\"7d\"", 604_800), ("\"1w\"", 604_800)] {
+        assert_eq!(plan(&format!("[backup]\nevery = {every}\ndir = \"/b\"\n")).every.as_secs(), seconds, "{every}");
+    }
+    for wrong in ["\"soon\"", "\"h\"", "\"\"", "\"5 years\"", "999", "\"99999999999999999999d\"", "\"9999999999999999d\""] {
+        let error = parse(&format!("[backup]\nevery = {wrong}\n")).unwrap_err();
+        assert!(error.contains("line 2, column 9: every = ") && error.contains("\"24h\""), "{error}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod agents;
 mod ask;
+mod backups;
 mod carry;
 mod clock;
 mod connection;
@@ -15,6 +16,7 @@ mod follow;
 mod history;
 mod links;
 mod waiters;
+mod work;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -25,12 +27,14 @@ use tokio_util::task::TaskTracker;
 
 pub use agents::{AgentError, Minted};
 pub use ask::{AnswerReport, AskReport, AskRequest, Begun, Going};
+pub use backups::{Taken, taken};
 pub use connection::Connection;
 pub use directory::{Listed, ROTATION_GRACE_MS};
 pub use feed::{Change, Feed};
 pub use history::{Findings, HistoryError, Search};
 pub use links::ToBot;
 pub use waiters::Ended;
+pub use work::Progress;
 
 pub use crate::search::highlight::Highlighter;
 pub use crate::search::{AgentFigures, Bar, Chip, Facets, OPERATORS};
@@ -56,6 +60,7 @@ pub struct Engine {
     next_connection: AtomicU64,
     chores: Chores,
     history: history::History,
+    work: work::Work,
     stopping: CancellationToken,
     tasks: TaskTracker,
 }
@@ -99,6 +104,7 @@ impl Engine {
             next_connection: AtomicU64::new(1),
             chores: Chores::default(),
             history: history::History::default(),
+            work: work::Work::default(),
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
@@ -106,6 +112,11 @@ impl Engine {
         engine.tasks.spawn(engine.clone().follow_log());
         engine.tasks.spawn(engine.clone().tell_listeners());
         Ok(engine)
+    }
+
+    /// What a relay does by itself beside relaying; a command that only passes by does none of it.
+    pub fn keep_up(self: &Arc<Self>) {
+        self.tasks.spawn(self.clone().back_up_by_the_clock());
     }
 
     #[must_use]

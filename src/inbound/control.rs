@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::core::ids::AgentName;
 use crate::core::outcome::moment;
-use crate::engine::{AgentError, Engine, Minted};
+use crate::engine::{AgentError, Engine, Minted, Progress};
 use crate::wire::control::{AgentRow, Answer, Command};
 
 const MAX_LINE: u64 = 64 * 1024;
@@ -96,6 +96,11 @@ pub async fn obey(engine: &Arc<Engine>, command: Command, url: &str) -> Answer {
             let (done, of) = engine.indexing().unwrap_or_else(|| (engine.indexed().0, engine.last_seq().0));
             return Answer::Indexing { done, of, ready: engine.indexing().is_none() };
         }
+        Command::Backup { dir } => return begun(engine.begin_backup(dir.clone())),
+        Command::Progress => {
+            let Progress { stage, done, of, outcome } = engine.progress().unwrap_or_default();
+            return Answer::Progress { stage: stage.to_owned(), done, of, outcome };
+        }
     };
     let Some(name) = AgentName::parse(named) else {
         return Answer::Failed(format!("{named:?} is no agent name: 1 to 64 of a-z 0-9 . _ -, the first a letter or digit"));
@@ -108,7 +113,14 @@ pub async fn obey(engine: &Arc<Engine>, command: Command, url: &str) -> Answer {
             Ok(()) => Answer::Done,
             Err(e) => Answer::Failed(e.to_string()),
         },
-        Command::AgentList | Command::Reindex | Command::Indexing => Answer::Done,
+        _ => Answer::Done,
+    }
+}
+
+fn begun<T>(work: Result<T, String>) -> Answer {
+    match work {
+        Ok(_) => Answer::Done,
+        Err(why) => Answer::Failed(why),
     }
 }
 

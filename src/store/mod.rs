@@ -6,6 +6,8 @@
 //! with quick repair and the journal begins again. At the start the journal's rest is applied, so redb opens in
 //! milliseconds after a crash and nothing that was acknowledged is missing.
 
+mod backup;
+mod copy;
 mod disk;
 mod journal;
 mod medium;
@@ -16,6 +18,8 @@ mod writer;
 
 #[cfg(test)]
 mod faults;
+#[cfg(test)]
+mod kept;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +35,8 @@ use crate::core::effect::Fact;
 use crate::core::ids::{AgentName, Seq};
 
 pub use read::{Ends, Finished};
+pub use backup::{BackupError, Manifest, restore, verify};
+pub use copy::{Contents, Watch};
 pub use record::{StoredAgent, StoredToken};
 
 /// What is under way unwritten at most; whoever wants to record more waits for a place.
@@ -54,6 +60,8 @@ pub enum StoreError {
     Record(String),
     #[error("the store is not available at the moment")]
     Down,
+    #[error("it was stopped before it was done")]
+    Interrupted,
     #[error("the writer thread could not be started: {0}")]
     Thread(std::io::Error),
 }
@@ -160,6 +168,10 @@ impl Store {
     #[must_use]
     pub fn last(&self) -> watch::Receiver<Seq> {
         self.shared.last.subscribe()
+    }
+
+    fn database(&self) -> Option<Arc<Database>> {
+        self.shared.database.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Writes what waits, syncs, closes the file. Later submissions are lost.

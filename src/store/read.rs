@@ -1,7 +1,7 @@
 //! Reads: one exchange, a page of them by time, a thread, the log from a position, what a restart needs. Every read is
 //! short: no transaction outlives the call, and every list is bounded by its caller.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
@@ -38,8 +38,7 @@ pub struct Ends {
 
 impl Store {
     fn read(&self) -> Result<ReadTransaction, StoreError> {
-        let database = self.shared.database.read().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(database.ok_or(StoreError::Down)?.begin_read()?)
+        Ok(self.database().ok_or(StoreError::Down)?.begin_read()?)
     }
 
     /// One exchange, as far as it is on record.

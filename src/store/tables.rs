@@ -1,7 +1,7 @@
 //! The tables of `bridge.redb` and what each fact changes in them. The log is the truth; every other table is derived
 //! from it in the same transaction, so a table can be made anew by reading the log.
 
-use redb::{ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{Key, ReadableDatabase, ReadableTable, TableDefinition, Value, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
@@ -56,19 +56,38 @@ impl StoredOpen {
     }
 }
 
+/// Does the same with tables of different types.
+pub(super) trait Visitor {
+    fn table<K: Key + 'static, V: Value + 'static>(&mut self, table: TableDefinition<'static, K, V>) -> Result<(), StoreError>;
+}
+
+/// Every table there is: what is made at the start and what a backup copies. One that is not here is in no backup, so a
+/// backup of a file with another table is refused.
+pub(super) fn visit(visitor: &mut impl Visitor) -> Result<(), StoreError> {
+    visitor.table(LOG)?;
+    visitor.table(EXCHANGES)?;
+    visitor.table(THREADS)?;
+    visitor.table(OPEN)?;
+    visitor.table(KEYS)?;
+    visitor.table(PRESENCE)?;
+    visitor.table(AGENTS)?;
+    visitor.table(CURSORS)?;
+    visitor.table(META)
+}
+
+struct Make<'a>(&'a WriteTransaction);
+
+impl Visitor for Make<'_> {
+    fn table<K: Key + 'static, V: Value + 'static>(&mut self, table: TableDefinition<'static, K, V>) -> Result<(), StoreError> {
+        self.0.open_table(table).map(drop).map_err(StoreError::from)
+    }
+}
+
 /// Makes every table, and checks or sets the format. Returns the last position of the log.
 pub(super) fn prepare(database: &redb::Database) -> Result<Seq, StoreError> {
     let write = database.begin_write()?;
-    {
-        write.open_table(EXCHANGES)?;
-        write.open_table(THREADS)?;
-        write.open_table(OPEN)?;
-        write.open_table(KEYS)?;
-        write.open_table(PRESENCE)?;
-        write.open_table(AGENTS)?;
-        write.open_table(CURSORS)?;
-        write.open_table(META)?.insert("format", FORMAT)?;
-    }
+    visit(&mut Make(&write))?;
+    write.open_table(META)?.insert("format", FORMAT)?;
     let last = write.open_table(LOG)?.last()?.map_or(0, |(seq, _)| seq.value());
     write.commit()?;
     Ok(Seq(last))

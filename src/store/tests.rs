@@ -34,7 +34,7 @@ pub(super) fn ask(n: u128) -> Fact {
     Fact::Asked(Arc::new(asked(n, n, &format!("question {n}"))))
 }
 
-fn end(n: u128, outcome: Outcome) -> Fact {
+pub(super) fn end(n: u128, outcome: Outcome) -> Fact {
     let end = End { outcome, text: format!("answer {n}").into(), at: Millis(n as u64 + 1), call: None };
     Fact::Ended { id: RequestId::from_u128(n), end: Arc::new(end), work: Work::default() }
 }

@@ -1,6 +1,8 @@
 //! What the commands of the same machine say to a running relay, one JSON line each way over a socket in its data
 //! directory. Whoever can open that file owns the data anyway.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
@@ -24,6 +26,12 @@ pub enum Command {
     Lend {
         name: String,
     },
+    /// Take a backup into this new directory; `Progress` says how far it is.
+    Backup {
+        dir: PathBuf,
+    },
+    /// How far the latest long work is.
+    Progress,
 }
 
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
@@ -41,6 +49,13 @@ pub enum Answer {
         done: u64,
         of: u64,
         ready: bool,
+    },
+    Progress {
+        stage: String,
+        done: u64,
+        of: u64,
+        /// How it ended, once it has.
+        outcome: Option<Result<String, String>>,
     },
     Failed(String),
 }

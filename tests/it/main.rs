@@ -9,6 +9,7 @@ mod conversations;
 mod crash;
 mod hostile;
 mod install;
+mod keeping;
 mod late;
 mod presence;
 mod readme;

@@ -1,0 +1,66 @@
+//! `[backup]` and `[retention]` of bridge.toml: what the relay does by itself to be run for years.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::ConfigError;
+use super::file::Source;
+
+/// Backups by the clock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Backups {
+    pub every: Duration,
+    pub keep: usize,
+    pub dir: PathBuf,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawBackup {
+    every: Option<Spanned<Span>>,
+    keep: Option<Spanned<u64>>,
+    dir: Option<PathBuf>,
+}
+
+/// Milliseconds like every other time, or a text with a unit.
+#[derive(Deserialize, Debug)]
+#[serde(untagged)]
+enum Span {
+    Millis(u64),
+    Text(String),
+}
+
+const SECOND_MS: u64 = 1_000;
+const DAY_MS: u64 = 86_400_000;
+
+impl Span {
+    fn ms(&self) -> Option<u64> {
+        let text = match self {
+            Self::Millis(ms) => return Some(*ms),
+            Self::Text(text) => text.trim(),
+        };
+        let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+        let unit = match unit.trim() {
+            "s" => SECOND_MS,
+            "m" | "min" => 60 * SECOND_MS,
+            "h" => 3_600 * SECOND_MS,
+            "d" => DAY_MS,
+            "w" => 7 * DAY_MS,
+            _ => return None,
+        };
+        number.parse::<u64>().ok()?.checked_mul(unit)
+    }
+}
+
+/// `None` without `every`: no backup is taken by the clock.
+pub(super) fn backups(source: &Source<'_>, raw: &RawBackup, base: &Path, data_dir: &Path) -> Result<Option<Backups>, ConfigError> {
+    let keep = usize::try_from(source.number(&raw.keep, "keep", 1..=10_000, 7)?).unwrap_or(usize::MAX);
+    let Some(every) = &raw.every else { return Ok(None) };
+    let ms = every.get_ref().ms().filter(|ms| (SECOND_MS..=366 * DAY_MS).contains(ms));
+    let ms = ms.ok_or_else(|| source.value(every, "every", "a time like \"24h\" (s, m, h, d, w) or milliseconds, from 1 s to 366 d, is expected"))?;
+    let dir = raw.dir.as_ref().map_or_else(|| data_dir.join("backups"), |dir| base.join(dir));
+    Ok(Some(Backups { every: Duration::from_millis(ms), keep, dir }))
+}
