@@ -63,7 +63,7 @@ pub(crate) fn run(args: AgentArgs) -> Outcome {
                 wait_online(&config, &name, &token, &url)?;
             }
         }
-        Answer::Done | Answer::Indexing { .. } | Answer::Progress { .. } => println!("done"),
+        _ => println!("done"),
     }
     Ok(0)
 }

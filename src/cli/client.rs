@@ -9,7 +9,7 @@ use clap::Args;
 use super::ConfigArgs;
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::inbound::control;
+use crate::inbound::control::{self, Place};
 use crate::store::Store;
 use crate::wire::control::{Answer, Command};
 
@@ -100,7 +100,7 @@ pub(crate) fn carry_out(config: &Config, command: Command) -> Result<Answer, Str
     let store = Store::open(&config.data_dir).map_err(|e| e.to_string())?;
     super::runtime()?.block_on(async {
         let engine = Engine::start(config.clone(), store).map_err(|e| e.to_string())?;
-        let answer = control::obey(&engine, command, &config.base_url(config.listen)).await;
+        let answer = control::obey(&engine, command, &Place { url: config.base_url(config.listen), listen: config.listen }).await;
         engine.stop().await;
         engine.close();
         Ok(answer)

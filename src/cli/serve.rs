@@ -47,7 +47,8 @@ async fn serve(config: Config, args: ServeArgs) -> Outcome {
     let minted = engine.mint_missing().await.map_err(|e| e.to_string())?;
     let stop = CancellationToken::new();
     let owner = control::bind(&config.data_dir).map_err(|e| format!("{}: the control socket cannot be opened: {e}", config.data_dir.display()))?;
-    let owner = tokio::spawn(control::serve(owner, engine.clone(), config.base_url(bound), stop.clone()));
+    let place = control::Place { url: config.base_url(bound), listen: bound };
+    let owner = tokio::spawn(control::serve(owner, engine.clone(), place, stop.clone()));
     // Before anybody hears that the relay is there: whoever knows may send a signal.
     let signals = Signals::listen()?;
     engine.keep_up();

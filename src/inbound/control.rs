@@ -1,6 +1,7 @@
 //! The owner's door: a Unix socket in the data directory, one JSON line each way. The directory's mode is its lock.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,8 +44,15 @@ pub fn bind(data_dir: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Serves until `stop`. `url` is where bots reach the relay.
-pub async fn serve(listener: UnixListener, engine: Arc<Engine>, url: String, stop: CancellationToken) {
+/// Where the relay is: bots reach it at `url`, it is bound to `listen`.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub url: String,
+    pub listen: SocketAddr,
+}
+
+/// Serves until `stop`.
+pub async fn serve(listener: UnixListener, engine: Arc<Engine>, place: Place, stop: CancellationToken) {
     let tasks = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -52,9 +60,9 @@ pub async fn serve(listener: UnixListener, engine: Arc<Engine>, url: String, sto
             () = stop.cancelled() => break,
         };
         let Ok((stream, _)) = accepted else { continue };
-        let (engine, url) = (engine.clone(), url.clone());
+        let (engine, place) = (engine.clone(), place.clone());
         tasks.spawn(async move {
-            if let Err(e) = tokio::time::timeout(LINE_TIMEOUT, converse(stream, &engine, &url)).await {
+            if let Err(e) = tokio::time::timeout(LINE_TIMEOUT, converse(stream, &engine, &place)).await {
                 tracing::debug!(error = %e, "a control connection took too long");
             }
         });
@@ -63,14 +71,14 @@ pub async fn serve(listener: UnixListener, engine: Arc<Engine>, url: String, sto
     tasks.wait().await;
 }
 
-async fn converse(stream: UnixStream, engine: &Arc<Engine>, url: &str) {
+async fn converse(stream: UnixStream, engine: &Arc<Engine>, place: &Place) {
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     if BufReader::new(read.take(MAX_LINE)).read_line(&mut line).await.is_err() {
         return;
     }
     let answer = match serde_json::from_str(&line) {
-        Ok(command) => obey(engine, command, url).await,
+        Ok(command) => obey(engine, command, place).await,
         Err(e) => Answer::Failed(format!("this relay does not know this command ({e}); it is version {}", env!("CARGO_PKG_VERSION"))),
     };
     let mut text = serde_json::to_string(&answer).unwrap_or_default();
@@ -80,9 +88,9 @@ async fn converse(stream: UnixStream, engine: &Arc<Engine>, url: &str) {
 }
 
 /// Carries out one command; also what the command line calls when no relay is running.
-pub async fn obey(engine: &Arc<Engine>, command: Command, url: &str) -> Answer {
+pub async fn obey(engine: &Arc<Engine>, command: Command, place: &Place) -> Answer {
     let token = |made: Result<Minted, AgentError>| match made {
-        Ok(minted) => Answer::Token { name: minted.name.to_string(), token: minted.token.reveal().to_owned(), url: url.to_owned() },
+        Ok(minted) => Answer::Token { name: minted.name.to_string(), token: minted.token.reveal().to_owned(), url: place.url.clone() },
         Err(e) => Answer::Failed(e.to_string()),
     };
     let named = match &command {
@@ -95,6 +103,10 @@ pub async fn obey(engine: &Arc<Engine>, command: Command, url: &str) -> Answer {
         Command::Indexing => {
             let (done, of) = engine.indexing().unwrap_or_else(|| (engine.indexed().0, engine.last_seq().0));
             return Answer::Indexing { done, of, ready: engine.indexing().is_none() };
+        }
+        Command::About => {
+            let troubles = engine.troubles().into_iter().map(str::to_owned).collect();
+            return Answer::About { version: env!("CARGO_PKG_VERSION").to_owned(), listen: place.listen.to_string(), troubles };
         }
         Command::Backup { dir } => return begun(engine.begin_backup(dir.clone())),
         Command::Progress => {

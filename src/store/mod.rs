@@ -34,9 +34,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use crate::core::effect::Fact;
 use crate::core::ids::{AgentName, Seq};
 
-pub use read::{Ends, Finished};
 pub use backup::{BackupError, Manifest, restore, verify};
 pub use copy::{Contents, Watch};
+pub use disk::examine;
+pub use read::{Ends, Finished};
 pub use record::{StoredAgent, StoredToken};
 
 /// What is under way unwritten at most; whoever wants to record more waits for a place.
@@ -52,6 +53,8 @@ pub enum StoreError {
     Newer { path: PathBuf, found: u64, known: u64 },
     #[error("cannot open {}: {source}. `hermes-bridge check` looks closer; a backup can be put back with `restore`", path.display())]
     Open { path: PathBuf, source: Box<redb::Error> },
+    #[error("{} is damaged: {why}", path.display())]
+    Damaged { path: PathBuf, why: String },
     #[error("store: {0}")]
     Redb(#[from] Box<redb::Error>),
     #[error("the journal {}: {source}", path.display())]
@@ -168,6 +171,11 @@ impl Store {
     #[must_use]
     pub fn last(&self) -> watch::Receiver<Seq> {
         self.shared.last.subscribe()
+    }
+
+    /// The number of the file's layout.
+    pub fn format(&self) -> Result<u64, StoreError> {
+        tables::format(&*self.database().ok_or(StoreError::Down)?).map(Option::unwrap_or_default)
     }
 
     fn database(&self) -> Option<Arc<Database>> {

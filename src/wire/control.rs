@@ -32,6 +32,8 @@ pub enum Command {
     },
     /// How far the latest long work is.
     Progress,
+    /// What the relay says of itself.
+    About,
 }
 
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
@@ -56,6 +58,13 @@ pub enum Answer {
         of: u64,
         /// How it ended, once it has.
         outcome: Option<Result<String, String>>,
+    },
+    About {
+        version: String,
+        /// The address that it is bound to.
+        listen: String,
+        /// Why it cannot do all its work at the moment.
+        troubles: Vec<String>,
     },
     Failed(String),
 }

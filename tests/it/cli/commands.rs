@@ -142,6 +142,68 @@ async fn check_says_what_is_wrong_and_exits_by_it() {
 }
 
 #[tokio::test]
+async fn check_finds_what_keeps_a_relay_from_working_and_names_the_remedy() {
+    let mut relay = Relay::prepare("", &["alice", "bob"]);
+    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = held.local_addr().unwrap().to_string();
+    let found = |ran: &crate::rig::Ran, topic: &str| -> Value {
+        let report: Value = serde_json::from_str(&ran.out).unwrap();
+        report["findings"].as_array().unwrap().iter().filter(|f| f["topic"] == topic).cloned().collect()
+    };
+    relay.write_config(&format!("listen = \"{taken}\"\n"));
+    let port = relay.run(&["check", "--json"]).await;
+    let wrong = &found(&port, "port")[0];
+    assert!(port.code == 1 && wrong["level"] == "wrong" && text(wrong, "what").contains("another program"), "{port:?}");
+    assert!(text(wrong, "remedy").contains("choose another port"), "{wrong}");
+    assert_eq!(found(&port, "agents")[0]["level"], "warning");
+
+    relay.configure("allowed_hosts = [\"*\"]\n[backup]\nevery = \"1h\"", &["alice", "bob"]);
+    relay.up().await;
+    let (_alice, mut bob) = (relay.bot("alice").await, relay.bot("bob").await);
+    bob.send(json!({"type": "hello", "adapter": "0.1.4", "instance": "b", "features": []})).await;
+    bob.settle().await;
+    let report = until("the first backup is there", async || {
+        let ran = relay.run(&["check", "--json"]).await;
+        (found(&ran, "backup")[0]["level"] == "ok").then_some(ran)
+    });
+    let report = report.await;
+    assert_eq!(report.code, 0, "{report:?}");
+    assert_eq!(found(&report, "hosts")[0]["level"], "warning");
+    let agents = found(&report, "agents");
+    assert!(text(&agents[0], "what").contains("alice: online"), "{agents}");
+    assert!(text(&agents[1], "what").contains("adapter 0.1.4") && text(&agents[1], "remedy").contains("install line"), "{agents}");
+    let on_another_directory = relay.run(&["check", "--data-dir", "other"]).await;
+    assert_eq!(on_another_directory.code, 0, "{on_another_directory:?}");
+
+    // Behind a proxy whose name the relay does not know, because it was not restarted.
+    let config = std::fs::read_to_string(relay.path("bridge.toml")).unwrap().replace("allowed_hosts = [\"*\"]", "");
+    relay.write_config(&config);
+    relay.stop().await;
+    relay.up().await;
+    relay.write_config(&format!("public_url = \"http://bridge.invalid\"\n{config}"));
+    let host = relay.run(&["check"]).await;
+    assert!(host.code == 1 && host.out.contains("`Host: bridge.invalid`") && host.out.contains("-> restart the relay"), "{host:?}");
+    assert!(host.out.contains("not encrypted") && host.out.contains("does not lead to a relay"), "{host:?}");
+}
+
+#[tokio::test]
+async fn check_deep_finds_a_page_that_was_damaged() {
+    let mut relay = Relay::start("", &["alice", "bob"]).await;
+    for n in 0..40 {
+        let _ = relay.caller("alice").ask("bob", &format!("{n} {}", "long ".repeat(1000))).await;
+    }
+    relay.stop().await;
+    let whole = relay.run(&["check", "--deep"]).await;
+    assert!(whole.code == 0 && whole.out.contains("every page was read"), "{whole:?}");
+    let mut bytes = std::fs::read(relay.path("data/bridge.redb")).unwrap();
+    let at = bytes.windows(10).rposition(|w| w == b"long long ").unwrap();
+    bytes[at] ^= 0x20;
+    std::fs::write(relay.path("data/bridge.redb"), bytes).unwrap();
+    let damaged = relay.run(&["check", "--deep"]).await;
+    assert!(damaged.code == 1 && damaged.out.contains("is damaged") && damaged.out.contains("restore"), "{damaged:?}");
+}
+
+#[tokio::test]
 async fn healthcheck_exits_by_the_relays_readiness() {
     let mut relay = Relay::start("", &["alice"]).await;
     let url = relay.url();
