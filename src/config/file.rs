@@ -50,6 +50,9 @@ struct RawLimits {
     max_wakes_per_agent: Option<Spanned<u64>>,
     max_waiting_per_agent: Option<Spanned<u64>>,
     max_depth: Option<Spanned<u64>>,
+    max_asks_per_root: Option<Spanned<u64>>,
+    max_turns_per_conversation: Option<Spanned<u64>>,
+    max_asks_per_pair_per_hour: Option<Spanned<u64>>,
     max_connections: Option<Spanned<u64>>,
 }
 
@@ -61,6 +64,8 @@ pub(super) struct Source<'a> {
 
 const DAY_MS: u64 = 86_400_000;
 const YEAR_MS: u64 = 366 * DAY_MS;
+/// As good as no limit.
+const MANY: u64 = 1_000_000_000;
 
 pub(super) fn parse(text: &str, path: Option<&Path>, env: Env<'_>) -> Result<Config, ConfigError> {
     let source = Source { text, name: path.map_or_else(|| "built-in bridge.toml".to_owned(), |p| p.display().to_string()) };
@@ -111,6 +116,9 @@ fn limits(source: &Source<'_>, raw: &Raw) -> Result<Limits, ConfigError> {
         max_wakes_per_agent: usize_of(number(&l.max_wakes_per_agent, "max_wakes_per_agent", 1..=100_000, 32)?),
         max_waiting_per_agent: usize_of(number(&l.max_waiting_per_agent, "max_waiting_per_agent", 1..=100_000, 1_000)?),
         max_depth: number(&l.max_depth, "max_depth", 1..=100, 8)? as u32,
+        max_asks_per_root: number(&l.max_asks_per_root, "max_asks_per_root", 1..=MANY, 100)? as u32,
+        max_turns_per_conversation: number(&l.max_turns_per_conversation, "max_turns_per_conversation", 1..=MANY, 50)? as u32,
+        max_asks_per_pair_per_hour: number(&l.max_asks_per_pair_per_hour, "max_asks_per_pair_per_hour", 1..=MANY, 30)? as u32,
     })
 }
 

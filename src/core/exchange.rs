@@ -9,6 +9,8 @@ use super::outcome::Outcome;
 /// Where a question comes from: derived from what its asker is answering, never from what the asker claims.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trail {
+    /// The first question of the chain; this one, if nobody's question led to it.
+    pub root: RequestId,
     /// The exchange that the asker was answering when it asked.
     pub parent: Option<RequestId>,
     /// The first asker of the chain.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::effect::{Effect, Fact, Place};
 use super::exchange::{Asked, End, Phase, Trail, Twin, WhenOffline};
 use super::ids::{AgentName, ConversationId, Millis, RequestId};
-use super::outcome::Refusal;
+use super::outcome::{LoopRule, Refusal};
 use super::relay::{Relay, Verdict};
 
 /// How long an asker's key means the same question; while that is open, longer.
@@ -58,6 +58,7 @@ impl Relay {
             return Ok(Judged::Join(*first));
         }
         self.loop_guard(&to, asked)?;
+        self.loops.check(now, asked, &to, &self.limits)?;
         let phase = self.first_phase(now, &to, asked.when_offline)?;
         Ok(Judged::Begin(to, phase))
     }
@@ -72,7 +73,7 @@ impl Relay {
         let Asked { conversation, trail, .. } = asked;
         let path = || trail.path.iter().cloned().chain([to.clone()]).collect();
         if trail.hops() >= self.limits.max_depth {
-            return Err(Refusal::LoopLimit { limit: "max_depth", max: self.limits.max_depth, path: path() });
+            return Err(Refusal::LoopLimit { rule: LoopRule::Depth, max: self.limits.max_depth, path: path() });
         }
         let mut ancestor = trail.parent;
         let mut waiting_hands = 0;
@@ -85,7 +86,7 @@ impl Relay {
         }
         // Every hand of the target waits for the end of this very chain.
         if waiting_hands > 0 && waiting_hands >= self.limits.max_wakes_per_agent {
-            return Err(Refusal::LoopLimit { limit: "max_wakes_per_agent", max: count(self.limits.max_wakes_per_agent), path: path() });
+            return Err(Refusal::LoopLimit { rule: LoopRule::Hands, max: count(self.limits.max_wakes_per_agent), path: path() });
         }
         Ok(())
     }
@@ -110,12 +111,13 @@ impl Relay {
 
     /// The chain that an ask of `from` belongs to: that of the question it is answering in the same conversation, else
     /// the longest among those it is answering.
-    pub(super) fn trail_of(&self, from: &AgentName, conversation: ConversationId) -> Trail {
+    pub(super) fn trail_of(&self, id: RequestId, from: &AgentName, conversation: ConversationId) -> Trail {
         let answering = self.registry.agents.get(from).map(|a| a.awake.as_slice()).unwrap_or_default();
         let parents = answering.iter().filter_map(|(id, c)| Some((*c == conversation, self.open.get(id)?)));
         match parents.max_by_key(|(here, open)| (*here, open.asked.trail.hops())) {
-            None => Trail { parent: None, origin: from.clone(), path: [from.clone()].into() },
+            None => Trail { root: id, parent: None, origin: from.clone(), path: [from.clone()].into() },
             Some((_, parent)) => Trail {
+                root: parent.asked.trail.root,
                 parent: Some(parent.asked.id),
                 origin: parent.asked.trail.origin.clone(),
                 path: parent.asked.trail.path.iter().cloned().chain([from.clone()]).collect(),

@@ -75,6 +75,31 @@ impl Outcome {
     }
 }
 
+/// The limits that end a loop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LoopRule {
+    Depth,
+    Root,
+    Turns,
+    Pair,
+    /// Every hand of the target waits for the end of this very chain.
+    Hands,
+}
+
+impl LoopRule {
+    /// The key of bridge.toml.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Depth => "max_depth",
+            Self::Root => "max_asks_per_root",
+            Self::Turns => "max_turns_per_conversation",
+            Self::Pair => "max_asks_per_pair_per_hour",
+            Self::Hands => "max_wakes_per_agent",
+        }
+    }
+}
+
 /// An ask that is not begun. Recorded like any other end; never an error, never logged above debug.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refusal {
@@ -92,9 +117,9 @@ pub enum Refusal {
     NotAllowed {
         to: AgentName,
     },
-    /// `path` is the chain of agents that led here, the refused one last.
+    /// `path` is the chain of agents that led here, or the circle, the refused one last.
     LoopLimit {
-        limit: &'static str,
+        rule: LoopRule,
         max: u32,
         path: Vec<AgentName>,
     },
@@ -170,11 +195,21 @@ impl fmt::Display for Refusal {
             Self::NotAllowed { to } => {
                 write!(f, "You may not ask {to}: the owner of this relay has not allowed it. Do not retry; ask an agent that list_agents shows.")
             }
-            Self::LoopLimit { limit, max, path } => write!(
-                f,
-                "Stopped: this question is part of a chain of agents asking each other ({}), longer than {limit} = {max} allows. Do not ask again; answer with what you have.",
-                path_text(path)
-            ),
+            Self::LoopLimit { rule, max, path } => {
+                let what = match rule {
+                    LoopRule::Depth => "this question is part of a chain of agents asking each other",
+                    LoopRule::Root => "one question has led to too many others; this one comes by the chain",
+                    LoopRule::Turns => "this conversation has gone on for long without a person",
+                    LoopRule::Pair => "agents keep asking each other in a circle",
+                    LoopRule::Hands => "every hand of the agent waits for this chain of questions",
+                };
+                let key = rule.key();
+                write!(
+                    f,
+                    "Stopped: {what} ({}), and {key} = {max} is reached. Do not ask again, thank or say goodbye; end with what you have.",
+                    path_text(path)
+                )
+            }
             Self::WouldWaitForItself { conversation, path } => write!(
                 f,
                 "Stopped: {} is waiting for you in conversation {conversation} ({}), so this question would wait for itself. Reply to the question you were asked, or ask without conversation_id.",
@@ -274,7 +309,7 @@ mod tests {
     #[test]
     fn a_loop_is_refused_with_its_path() {
         let path = ["a", "b", "c", "a"].map(|n| AgentName::parse(n).unwrap()).to_vec();
-        let text = Refusal::LoopLimit { limit: "max_depth", max: 3, path }.to_string();
+        let text = Refusal::LoopLimit { rule: LoopRule::Depth, max: 3, path }.to_string();
         assert!(text.contains("a -> b -> c -> a") && text.contains("max_depth = 3"), "{text}");
     }
 }

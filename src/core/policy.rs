@@ -25,6 +25,12 @@ pub struct Limits {
     pub max_waiting_per_agent: usize,
     /// Agents in a chain of questions that led to each other.
     pub max_depth: u32,
+    /// Questions that one question leads to.
+    pub max_asks_per_root: u32,
+    /// Questions in one conversation, one after the other, without a person.
+    pub max_turns_per_conversation: u32,
+    /// Questions of one agent to another while as many come back, directly or through others.
+    pub max_asks_per_pair_per_hour: u32,
 }
 
 /// Who may ask whom. An agent without a rule may ask everybody.

@@ -86,6 +86,12 @@ impl Agent {
         self.awake.iter().any(|(_, c)| *c == conversation)
     }
 
+    /// A question of this conversation is before it, sent or not.
+    #[must_use]
+    pub fn has_of(&self, conversation: ConversationId) -> bool {
+        self.awake.iter().chain(&self.waiting).any(|(_, c)| *c == conversation)
+    }
+
     pub fn forget(&mut self, id: RequestId) {
         self.awake.retain(|(r, _)| *r != id);
         if let Some(at) = self.waiting.iter().position(|(r, _)| *r == id) {

@@ -10,6 +10,7 @@ use super::effect::{Ask, Effect, Fact, Place};
 use super::exchange::{Asked, Awake, End, Open, Past, Phase, Twin, WhenOffline, Work};
 use super::ids::{AgentName, Millis, RequestId};
 use super::judge::{Judged, MAX_STRAY, clip, refuse};
+use super::loops::Loops;
 use super::outcome::{Outcome, Refusal, explain, never_reached, took_too_long};
 use super::policy::{Limits, Permissions};
 use super::registry::{Left, Registry};
@@ -33,6 +34,7 @@ pub struct Relay {
     pub(super) recent: HashMap<RequestId, Past>,
     pub(super) recent_order: VecDeque<RequestId>,
     pub(super) recent_bytes: usize,
+    pub(super) loops: Loops,
 }
 
 /// What became of an ask.
@@ -75,6 +77,7 @@ impl Relay {
             recent: HashMap::new(),
             recent_order: VecDeque::new(),
             recent_bytes: 0,
+            loops: Loops::default(),
         }
     }
 
@@ -113,7 +116,7 @@ impl Relay {
             let agent = self.registry.agents.entry(to.clone()).or_default();
             let (id, conversation) = (one.asked.id, one.asked.conversation);
             let seen_since = |at: Millis| agent.last_seen.is_some_and(|seen| seen > at);
-            let behind = agent.awake.iter().chain(&agent.waiting).any(|(_, c)| *c == conversation);
+            let behind = agent.has_of(conversation);
             let phase = match one.queued {
                 _ if !one.holders.is_empty() => Phase::Awake(Awake { on: None, attempt: one.attempt, heard: now, holders: one.holders }),
                 Some((at, expires)) if !seen_since(at) => Phase::Queued { expires },
@@ -130,8 +133,14 @@ impl Relay {
             if let Some(key) = &one.asked.key {
                 self.keys.insert((one.asked.from.clone(), key.clone()), one.asked.clone());
             }
+            self.loops.held(&one.asked);
             self.admit(now, one.asked, to, phase);
         }
+    }
+
+    /// A person lets bots go on that a loop limit has stopped, or takes part itself: what could stop this question counts anew.
+    pub fn clear_loop(&mut self, asked: &Asked) {
+        self.loops.clear(asked);
     }
 
     #[must_use]
@@ -160,7 +169,7 @@ impl Relay {
         let to = AgentName::parse(&ask.to).filter(|to| self.knows(to));
         let theirs = ask.conversation.between(&ask.from, &ask.to);
         let conversation = theirs.unwrap_or_else(|| ask.conversation.fresh());
-        let trail = self.trail_of(&ask.from, conversation);
+        let trail = self.trail_of(ask.id, &ask.from, conversation);
         let mut asked = Asked {
             id: ask.id,
             conversation,
@@ -187,6 +196,7 @@ impl Relay {
         let asked = Arc::new(asked);
         out.push(Effect::Record(Fact::Asked(asked.clone())));
         let agent = self.registry.agents.entry(to.clone()).or_default();
+        let more = agent.has_of(conversation);
         agent.waiting.push_back((asked.id, conversation));
         let verdict = match phase {
             Phase::Queued { expires } => {
@@ -198,6 +208,7 @@ impl Relay {
         if let Some(key) = &asked.key {
             self.keys.insert((asked.from.clone(), key.clone()), asked.clone());
         }
+        self.loops.begun(now, &asked, &to, more, &self.limits);
         self.admit(now, asked, to.clone(), phase);
         self.advance(now, &to, out);
         verdict
@@ -284,6 +295,7 @@ impl Relay {
         if let Some(agent) = self.registry.agents.get_mut(&open.to) {
             agent.forget(id);
         }
+        self.loops.ended(&open.asked);
         let end = Arc::new(End { outcome, text, at: now, call: call.clone() });
         out.push(Effect::Record(Fact::Ended { id, end: end.clone(), work: open.work }));
         if let Phase::Awake(Awake { on: Some(connection), .. }) = open.phase

@@ -188,6 +188,15 @@ impl Engine {
         Ok(replied)
     }
 
+    /// A person lets bots go on: whatever limit against loops could stop this question counts anew. `false`: no such question.
+    pub async fn clear_loop(self: &Arc<Self>, id: RequestId) -> Result<bool, StoreError> {
+        let record = self.read(move |store| store.record(id)).await?;
+        if let Some(record) = &record {
+            self.relay().clear_loop(&record.asked);
+        }
+        Ok(record.is_some())
+    }
+
     /// Stops taking part: bots are told to come back, callers that wait are told that the work goes on, what is recorded
     /// is synced. Exchanges stay open for the next start.
     pub async fn stop(&self) {

@@ -59,6 +59,9 @@ struct StoredAsked {
     /// To be kept for an absent agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     queue: bool,
+    /// The first question of the chain; absent when it is this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    root: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<String>,
     /// The chain of askers; absent when it is just `from`.
@@ -179,6 +182,7 @@ fn store_asked(asked: &Asked) -> StoredAsked {
         message: asked.message.clone(),
         at: asked.at.0,
         queue: asked.when_offline == WhenOffline::Queue,
+        root: (asked.trail.root != asked.id).then(|| asked.trail.root.to_string()),
         parent: asked.trail.parent.map(|p| p.to_string()),
         path: if path.len() > 1 { path.iter().map(AgentName::to_string).collect() } else { Vec::new() },
         key: asked.key.clone(),
@@ -193,8 +197,10 @@ fn load_asked(stored: StoredAsked) -> Result<Asked, StoreError> {
         names => names.iter().map(|n| name(n)).collect::<Result<_, _>>()?,
     };
     let origin = path.first().cloned().unwrap_or_else(|| from.clone());
+    let (id, parent) = (request(&stored.id)?, stored.parent.as_deref().map(request).transpose()?);
+    let root = stored.root.as_deref().map(request).transpose()?.or(parent).unwrap_or(id);
     Ok(Asked {
-        id: request(&stored.id)?,
+        id,
         conversation: ConversationId::parse(&stored.conversation).ok_or_else(|| bad(&stored.conversation))?,
         begins: stored.begins,
         from,
@@ -202,7 +208,7 @@ fn load_asked(stored: StoredAsked) -> Result<Asked, StoreError> {
         message: stored.message,
         at: Millis(stored.at),
         when_offline: if stored.queue { WhenOffline::Queue } else { WhenOffline::Fail },
-        trail: Trail { parent: stored.parent.as_deref().map(request).transpose()?, origin, path: path.into() },
+        trail: Trail { root, parent, origin, path: path.into() },
         key: stored.key,
         traceparent: stored.traceparent,
     })

@@ -24,7 +24,7 @@ fn asked(n: u128, conversation: u128, message: &str) -> Asked {
         message: message.into(),
         at: Millis(n as u64),
         when_offline: WhenOffline::Fail,
-        trail: Trail { parent: None, origin: name("alice"), path: [name("alice")].into() },
+        trail: Trail { root: RequestId::from_u128(n), parent: None, origin: name("alice"), path: [name("alice")].into() },
         key: None,
         traceparent: None,
     }
@@ -112,7 +112,8 @@ fn a_thread_is_read_oldest_first_and_history_newest_first_by_cursor() {
 #[test]
 fn every_fact_survives_its_stored_form() {
     let mut whole = asked(7, 8, "with \u{0} and \u{1F600} and \"quotes\"");
-    whole.trail = Trail { parent: Some(RequestId::from_u128(5)), origin: name("carol"), path: [name("carol"), name("alice")].into() };
+    let path = [name("carol"), name("alice")].into();
+    whole.trail = Trail { root: RequestId::from_u128(4), parent: Some(RequestId::from_u128(5)), origin: name("carol"), path };
     (whole.key, whole.traceparent, whole.begins, whole.when_offline) = (Some("k".into()), Some("00-a".into()), false, WhenOffline::Queue);
     let (id, text, call): (_, Arc<str>, Option<Arc<str>>) = (whole.id, "t".into(), Some("c".into()));
     let ended = Arc::new(End { outcome: Outcome::Timeout, text, at: Millis(9), call: call.clone() });

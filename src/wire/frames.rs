@@ -192,7 +192,7 @@ mod tests {
             message: "hi \"bob\"".into(),
             at: Millis(0),
             when_offline: crate::core::exchange::WhenOffline::Fail,
-            trail: Trail { parent: None, origin: from.clone(), path: [from].into() },
+            trail: Trail { root: RequestId::parse(ID).unwrap(), parent: None, origin: from.clone(), path: [from].into() },
             key: None,
             traceparent: None,
         };

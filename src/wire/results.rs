@@ -87,7 +87,8 @@ pub fn refused(id: RequestId, refusal: &Refusal, recorded: bool) -> Report {
             report.limit = Some(limit);
             report.retry_after_ms = Some(*retry_in_ms);
         }
-        Refusal::LoopLimit { limit, .. } | Refusal::TooLarge { limit, .. } => report.limit = Some(limit),
+        Refusal::LoopLimit { rule, .. } => report.limit = Some(rule.key()),
+        Refusal::TooLarge { limit, .. } => report.limit = Some(limit),
         Refusal::LineFull { .. } => report.limit = Some("max_waiting_per_agent"),
         Refusal::Conflict { first } => report.first_request_id = Some(first.to_string()),
         _ => {}

@@ -17,7 +17,12 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// What a relay under test is told beyond its defaults, so that no limit against abuse is what is measured.
-pub(super) const LIMITS: &str = "[limits]\nmax_connections = 100000\n";
+pub(super) const LIMITS: &str = "[limits]
+max_connections = 100000
+max_asks_per_root = 1000000000
+max_turns_per_conversation = 1000000000
+max_asks_per_pair_per_hour = 1000000000
+";
 
 const START_DEADLINE: Duration = Duration::from_secs(30);
 const ANNOUNCEMENT: &str = "listening on http://";

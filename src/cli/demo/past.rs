@@ -103,8 +103,8 @@ fn asked(dice: &mut Dice, script: &Script, conversation: ConversationId, begins:
     let behalf = dice.below(12) == 0 && script.from != "assistant-lea";
     let path = if behalf { vec![name("assistant-lea"), from.clone()] } else { vec![from.clone()] };
     let origin = path.first().cloned().unwrap_or_else(|| from.clone());
-    let trail = Trail { parent: None, origin, path: path.into() };
     let id = RequestId(dice.uuid(at));
+    let trail = Trail { root: id, parent: None, origin, path: path.into() };
     let (to, message) = (to.into(), message.into());
     Arc::new(Asked { id, conversation, begins, from, to, message, at, when_offline: WhenOffline::Fail, trail, key: None, traceparent: None })
 }

@@ -138,7 +138,8 @@ impl Ledger {
     /// What holds between any two inputs.
     pub(super) fn check(&self, relay: &Relay, sockets: &[Socket]) {
         // Without `..`: whoever adds a field decides here what holds of it.
-        let Relay { limits: _, permissions: _, registry, open, deadlines, twins, keys, recent, recent_order, recent_bytes } = relay;
+        let Relay { limits: _, permissions: _, registry, open, deadlines, twins, keys, recent, recent_order, recent_bytes, loops } = relay;
+        assert_eq!(loops.sizes(), (roots(open), open.len() as u32), "chains");
         let still = self.lines.iter().filter(|l| l.end.is_none()).inspect(|l| assert!(open.contains_key(&l.asked.id), "{} is lost", l.asked.id));
         assert_eq!(still.count(), open.len(), "what is open and what history says is open");
         let mut keyless = 0;
@@ -160,6 +161,10 @@ impl Ledger {
             assert!(registry.agents[agent].links.iter().any(|link| link.id == *id), "{id:?} of {agent} is lost");
         }
     }
+}
+
+fn roots(open: &HashMap<RequestId, Open>) -> usize {
+    open.values().map(|open| open.asked.trail.root).collect::<HashSet<_>>().len()
 }
 
 /// The line of one agent; how many exchanges stand in it.

@@ -2,6 +2,7 @@
 //! short words; a scene says what happens and then what the machine wanted done.
 
 mod ledger;
+mod loops;
 mod model;
 mod presence;
 mod refusals;
@@ -38,6 +39,9 @@ fn limits() -> Limits {
         max_wakes_per_agent: 2,
         max_waiting_per_agent: 4,
         max_depth: 3,
+        max_asks_per_root: 100,
+        max_turns_per_conversation: 100,
+        max_asks_per_pair_per_hour: 100,
     }
 }
 

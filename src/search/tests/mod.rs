@@ -44,7 +44,7 @@ pub(super) fn exchange(n: u64, from: &str, to: &str, message: &str, answer: &str
         to: to.into(),
         message: message.into(),
         at,
-        trail: Trail { parent: None, origin: from.clone(), path: [from].into() },
+        trail: Trail { root: RequestId::from_u128(1), parent: None, origin: from.clone(), path: [from].into() },
         key: None,
         when_offline: Default::default(),
         traceparent: None,
