@@ -9,30 +9,30 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::agents::{RawAgent, RawGroup};
+use super::limits::RawLimits;
 use super::upkeep::RawBackup;
 use super::{Config, ConfigError, Env, LogFormat, OnStoreFailure};
-use crate::core::policy::Limits;
 
 /// Values may be left out; what is left out has the default of `parse`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Raw {
+pub(super) struct Raw {
     listen: Option<Spanned<String>>,
     public_url: Option<Spanned<String>>,
     allowed_hosts: Option<Vec<String>>,
     data_dir: Option<PathBuf>,
-    ask_timeout_ms: Option<Spanned<u64>>,
+    pub(super) ask_timeout_ms: Option<Spanned<u64>>,
     ask_max_wait_ms: Option<Spanned<u64>>,
-    reconnect_grace_ms: Option<Spanned<u64>>,
-    queue_ttl_ms: Option<Spanned<u64>>,
-    max_exchange_ms: Option<Spanned<u64>>,
+    pub(super) reconnect_grace_ms: Option<Spanned<u64>>,
+    pub(super) queue_ttl_ms: Option<Spanned<u64>>,
+    pub(super) max_exchange_ms: Option<Spanned<u64>>,
     keep_alive_ms: Option<Spanned<u64>>,
     ping_interval_ms: Option<Spanned<u64>>,
     keep_answers_days: Option<Spanned<u64>>,
     on_store_failure: Option<OnStoreFailure>,
     log_format: Option<LogFormat>,
     #[serde(default)]
-    limits: RawLimits,
+    pub(super) limits: RawLimits,
     #[serde(default)]
     backup: RawBackup,
     #[serde(default)]
@@ -41,37 +41,21 @@ struct Raw {
     groups: Vec<RawGroup>,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct RawLimits {
-    max_message_bytes: Option<Spanned<u64>>,
-    max_answer_bytes: Option<Spanned<u64>>,
-    max_frame_bytes: Option<Spanned<u64>>,
-    max_wakes_per_agent: Option<Spanned<u64>>,
-    max_waiting_per_agent: Option<Spanned<u64>>,
-    max_depth: Option<Spanned<u64>>,
-    max_asks_per_root: Option<Spanned<u64>>,
-    max_turns_per_conversation: Option<Spanned<u64>>,
-    max_asks_per_pair_per_hour: Option<Spanned<u64>>,
-    max_connections: Option<Spanned<u64>>,
-}
-
 /// The text with its name, for errors that say where.
 pub(super) struct Source<'a> {
     text: &'a str,
     name: String,
 }
 
-const DAY_MS: u64 = 86_400_000;
-const YEAR_MS: u64 = 366 * DAY_MS;
-/// As good as no limit.
-const MANY: u64 = 1_000_000_000;
+pub(super) const DAY_MS: u64 = 86_400_000;
+pub(super) const YEAR_MS: u64 = 366 * DAY_MS;
 
 pub(super) fn parse(text: &str, path: Option<&Path>, env: Env<'_>) -> Result<Config, ConfigError> {
     let source = Source { text, name: path.map_or_else(|| "built-in bridge.toml".to_owned(), |p| p.display().to_string()) };
     let raw: Raw = toml::from_str(text).map_err(|e| source.toml(&e))?;
     let (agents, permissions) = super::agents::check(&source, &raw.agents, &raw.groups, env)?;
-    let limits = limits(&source, &raw)?;
+    let limits = super::limits::of_rules(&source, &raw)?;
+    let doors = super::limits::of_doors(&source, &raw.limits)?;
     let listen = match &raw.listen {
         None => SocketAddr::from(([127, 0, 0, 1], 8787)),
         Some(listen) => address(listen.get_ref()).map_err(|why| source.value(listen, "listen", &why))?,
@@ -96,33 +80,13 @@ pub(super) fn parse(text: &str, path: Option<&Path>, env: Env<'_>) -> Result<Con
         keep_answers: Duration::from_millis(number(&raw.keep_answers_days, "keep_answers_days", 1..=3_650, 7)? * DAY_MS),
         on_store_failure: raw.on_store_failure.unwrap_or(OnStoreFailure::Relay),
         log_format: raw.log_format.unwrap_or(LogFormat::Text),
-        max_connections: usize_of(number(&raw.limits.max_connections, "max_connections", 1..=1_000_000, 20_000)?),
+        doors,
         agents,
         permissions,
     })
 }
 
-fn limits(source: &Source<'_>, raw: &Raw) -> Result<Limits, ConfigError> {
-    let number = |value, key, range, default| source.number(value, key, range, default);
-    let l = &raw.limits;
-    Ok(Limits {
-        ask_timeout_ms: number(&raw.ask_timeout_ms, "ask_timeout_ms", 100..=YEAR_MS, 120_000)?,
-        reconnect_grace_ms: number(&raw.reconnect_grace_ms, "reconnect_grace_ms", 0..=DAY_MS, 30_000)?,
-        queue_ttl_ms: number(&raw.queue_ttl_ms, "queue_ttl_ms", 1_000..=YEAR_MS, DAY_MS)?,
-        max_exchange_ms: number(&raw.max_exchange_ms, "max_exchange_ms", 1_000..=YEAR_MS, DAY_MS)?,
-        max_message_bytes: usize_of(number(&l.max_message_bytes, "max_message_bytes", 1..=3_000_000, 262_144)?),
-        max_answer_bytes: usize_of(number(&l.max_answer_bytes, "max_answer_bytes", 1..=3_000_000, 262_144)?),
-        max_frame_bytes: usize_of(number(&l.max_frame_bytes, "max_frame_bytes", 4_096..=16_000_000, 1_000_000)?),
-        max_wakes_per_agent: usize_of(number(&l.max_wakes_per_agent, "max_wakes_per_agent", 1..=100_000, 32)?),
-        max_waiting_per_agent: usize_of(number(&l.max_waiting_per_agent, "max_waiting_per_agent", 1..=100_000, 1_000)?),
-        max_depth: number(&l.max_depth, "max_depth", 1..=100, 8)? as u32,
-        max_asks_per_root: number(&l.max_asks_per_root, "max_asks_per_root", 1..=MANY, 100)? as u32,
-        max_turns_per_conversation: number(&l.max_turns_per_conversation, "max_turns_per_conversation", 1..=MANY, 50)? as u32,
-        max_asks_per_pair_per_hour: number(&l.max_asks_per_pair_per_hour, "max_asks_per_pair_per_hour", 1..=MANY, 30)? as u32,
-    })
-}
-
-fn usize_of(n: u64) -> usize {
+pub(super) fn usize_of(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
 

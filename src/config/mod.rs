@@ -3,6 +3,7 @@
 
 mod agents;
 mod file;
+mod limits;
 mod secret;
 mod upkeep;
 
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use agents::{AgentEntry, Credential};
+pub use limits::DoorLimits;
 pub use secret::{Secret, TokenHash};
 pub use upkeep::Backups;
 
@@ -54,7 +56,7 @@ pub struct Config {
     pub keep_answers: Duration,
     pub on_store_failure: OnStoreFailure,
     pub log_format: LogFormat,
-    pub max_connections: usize,
+    pub doors: DoorLimits,
     pub backups: Option<Backups>,
     pub agents: Vec<AgentEntry>,
     pub permissions: Permissions,

@@ -50,6 +50,17 @@ fn every_key_stands_in_the_reference() {
         "max_turns_per_conversation",
         "max_asks_per_pair_per_hour",
         "max_connections",
+        "max_waiting_bytes_per_agent",
+        "asks_per_minute",
+        "max_open_asks_per_agent",
+        "max_open_bytes_per_agent",
+        "max_timeouts_in_a_row",
+        "silent_rest_ms",
+        "max_connections_per_agent",
+        "max_connections_per_address",
+        "requests_per_second",
+        "requests_per_second_per_address",
+        "searches_per_second",
         "every",
         "keep",
         "dir",
@@ -141,4 +152,13 @@ fn backups_are_taken_by_the_clock_when_the_file_says_how_often() {
 fn no_text_makes_the_parser_panic() {
     proptest::proptest!(|(text in "\\PC{0,200}")| { let _ = parse(&text); });
     proptest::proptest!(|(text in "(listen|max_depth|\\[limits\\]|\\[\\[agents\\]\\]|name|token| |=|\"|\n|[0-9]|é){0,30}")| { let _ = parse(&text); });
+}
+
+#[test]
+fn who_lets_bots_ask_more_lets_them_send_more() {
+    let doors = |text: &str| parse(text).unwrap().doors;
+    let raised = doors("[limits]\nasks_per_minute = 600000\n");
+    assert_eq!((raised.requests_per_second, raised.requests_per_second_per_address), (100_000, 1_000_000));
+    let lowered = doors("[limits]\nasks_per_minute = 3\nrequests_per_second = 7\n");
+    assert_eq!((lowered.requests_per_second, lowered.requests_per_second_per_address), (7, 70));
 }

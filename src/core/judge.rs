@@ -7,6 +7,8 @@ use super::effect::{Effect, Fact, Place};
 use super::exchange::{Asked, End, Phase, Trail, Twin, WhenOffline};
 use super::ids::{AgentName, ConversationId, Millis, RequestId};
 use super::outcome::{LoopRule, Refusal};
+use super::policy::Limits;
+use super::registry::Agent;
 use super::relay::{Relay, Verdict};
 
 /// How long an asker's key means the same question; while that is open, longer.
@@ -30,6 +32,10 @@ impl Relay {
         place: &Place,
         kept: Option<Arc<Asked>>,
     ) -> Result<Judged, Refusal> {
+        let again = to.as_ref().and_then(|to| self.asked_again(now, asked, to, kept));
+        if again.is_none() {
+            self.quotas.check_pace(now, &asked.from, &self.limits)?;
+        }
         let (bytes, max) = (asked.message.len(), self.limits.max_message_bytes);
         if bytes > max {
             return Err(Refusal::TooLarge { what: "message", bytes, max, limit: "max_message_bytes" });
@@ -50,17 +56,23 @@ impl Relay {
         if !self.permissions.allows(&asked.from, &to) {
             return Err(Refusal::NotAllowed { to });
         }
-        if let Some(first) = self.first_with_key(now, asked, kept) {
-            let same = first.message == asked.message && first.to == asked.to;
-            return if same { Ok(Judged::Join(first.id)) } else { Err(Refusal::Conflict { first: first.id }) };
-        }
-        if let Some(first) = Twin::of(asked, &to).and_then(|twin| self.twins.get(&twin)) {
-            return Ok(Judged::Join(*first));
+        if let Some(again) = again {
+            return again.map(Judged::Join);
         }
         self.loop_guard(&to, asked)?;
         self.loops.check(now, asked, &to, &self.limits)?;
-        let phase = self.first_phase(now, &to, asked.when_offline)?;
+        self.quotas.check_open(asked, &self.limits)?;
+        let phase = self.first_phase(now, &to, asked)?;
         Ok(Judged::Begin(to, phase))
+    }
+
+    /// The question that this one is, asked before; or its key stands for another.
+    fn asked_again(&self, now: Millis, asked: &Asked, to: &AgentName, kept: Option<Arc<Asked>>) -> Option<Result<RequestId, Refusal>> {
+        if let Some(first) = self.first_with_key(now, asked, kept) {
+            let same = first.message == asked.message && first.to == asked.to;
+            return Some(if same { Ok(first.id) } else { Err(Refusal::Conflict { first: first.id }) });
+        }
+        Twin::of(asked, to).and_then(|twin| self.twins.get(&twin)).copied().map(Ok)
     }
 
     fn first_with_key(&self, now: Millis, asked: &Asked, kept: Option<Arc<Asked>>) -> Option<Arc<Asked>> {
@@ -92,21 +104,39 @@ impl Relay {
     }
 
     /// Where the question goes first: the line, the queue, or nowhere.
-    fn first_phase(&self, now: Millis, to: &AgentName, when_offline: WhenOffline) -> Result<Phase, Refusal> {
+    fn first_phase(&self, now: Millis, to: &AgentName, asked: &Asked) -> Result<Phase, Refusal> {
         let Some(agent) = self.registry.agents.get(to) else {
             return Err(Refusal::UnknownAgent { to: to.to_string() });
         };
-        let max = self.limits.max_waiting_per_agent;
-        if agent.waiting.len() >= max {
-            return Err(Refusal::LineFull { to: to.clone(), max: count(max) });
-        }
+        self.check_line(agent, to, asked)?;
         let expected = agent.left.is_some_and(|left| !left.clean && now < left.at.plus(self.limits.reconnect_grace_ms));
-        match when_offline {
-            _ if agent.online() => Ok(Phase::Waiting),
+        match asked.when_offline {
+            _ if agent.online() => match agent.circuit.wait(now, &self.limits) {
+                None => Ok(Phase::Waiting),
+                Some(ms) => {
+                    let timeouts = self.limits.max_timeouts_in_a_row;
+                    Err(Refusal::Silent { to: to.clone(), timeouts, until: now.plus(ms), retry_in_ms: ms })
+                }
+            },
             WhenOffline::Queue => Ok(Phase::Queued { expires: now.plus(self.limits.queue_ttl_ms) }),
             WhenOffline::Fail if expected => Ok(Phase::Waiting),
             WhenOffline::Fail => Err(Refusal::AgentOffline { to: to.clone(), since: agent.last_seen }),
         }
+    }
+
+    /// Whether the line of the target takes one more. An asker that has nothing in it always gets a place, so that nobody can
+    /// keep others out by filling it.
+    fn check_line(&self, agent: &Agent, to: &AgentName, asked: &Asked) -> Result<(), Refusal> {
+        let Limits { max_waiting_per_agent: places, max_waiting_bytes_per_agent: room, .. } = self.limits;
+        let waiting = || agent.waiting.iter().filter_map(|(id, _)| self.open.get(id));
+        let bytes: usize = waiting().map(|open| open.asked.message.len()).sum();
+        let (limit, max) = match () {
+            () if agent.waiting.len() >= places => ("max_waiting_per_agent", places),
+            () if bytes + asked.message.len() > room => ("max_waiting_bytes_per_agent", room),
+            () => return Ok(()),
+        };
+        let has_one = waiting().any(|open| open.asked.from == asked.from);
+        if has_one { Err(Refusal::LineFull { to: to.clone(), limit, max: max as u64 }) } else { Ok(()) }
     }
 
     /// The chain that an ask of `from` belongs to: that of the question it is answering in the same conversation, else

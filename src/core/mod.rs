@@ -1,6 +1,7 @@
 //! The rules. Pure: inputs and the moment go in, effects in order come out. No I/O, no clock, no randomness, no tokio,
 //! no serde: the driver (`engine`) has those, and hours of protocol are tested here in milliseconds.
 
+mod circuit;
 pub mod effect;
 pub mod exchange;
 pub mod ids;
@@ -10,6 +11,7 @@ pub mod outcome;
 pub mod pace;
 pub mod policy;
 pub mod presence;
+mod quota;
 pub mod registry;
 pub mod relay;
 pub mod replies;

@@ -130,12 +130,20 @@ pub enum Refusal {
     },
     RateLimited {
         limit: &'static str,
-        max: u32,
+        max: u64,
         retry_in_ms: u64,
     },
     LineFull {
         to: AgentName,
-        max: u32,
+        limit: &'static str,
+        max: u64,
+    },
+    /// It let so many questions in a row time out.
+    Silent {
+        to: AgentName,
+        timeouts: u32,
+        until: Millis,
+        retry_in_ms: u64,
     },
     TooLarge {
         what: &'static str,
@@ -159,7 +167,7 @@ impl Refusal {
             Self::AgentOffline { .. } => Outcome::AgentOffline,
             Self::NotAllowed { .. } => Outcome::NotAllowed,
             Self::LoopLimit { .. } | Self::WouldWaitForItself { .. } => Outcome::LoopLimit,
-            Self::RateLimited { .. } | Self::LineFull { .. } => Outcome::RateLimited,
+            Self::RateLimited { .. } | Self::LineFull { .. } | Self::Silent { .. } => Outcome::RateLimited,
             Self::TooLarge { .. } => Outcome::TooLarge,
             Self::Conflict { .. } => Outcome::Conflict,
             Self::StoreUnavailable => Outcome::StoreUnavailable,
@@ -219,9 +227,14 @@ impl fmt::Display for Refusal {
             Self::RateLimited { limit, max, retry_in_ms } => {
                 write!(f, "Too many asks: {limit} = {max}. Nothing was sent. Do not retry before {} seconds have passed.", retry_in_ms.div_ceil(1000))
             }
-            Self::LineFull { to, max } => {
-                write!(f, "{to} already has max_waiting_per_agent = {max} questions waiting. Nothing was sent. Ask later or ask another agent.")
+            Self::LineFull { to, limit, max } => {
+                write!(f, "What waits for {to} already reaches {limit} = {max}. Nothing was sent. Ask later or ask another agent.")
             }
+            Self::Silent { to, timeouts, until, .. } => write!(
+                f,
+                "{to} is connected but let the last questions time out (max_timeouts_in_a_row = {timeouts}). Nothing was sent. Do not retry before {}; ask another agent.",
+                moment(*until)
+            ),
             Self::TooLarge { what, bytes, max, limit } => {
                 write!(f, "The {what} has {bytes} bytes; {limit} = {max}. Nothing was sent. Shorten it or send it in parts.")
             }

@@ -21,8 +21,16 @@ pub struct Limits {
     pub max_frame_bytes: usize,
     /// Questions that one agent answers at the same time.
     pub max_wakes_per_agent: usize,
-    /// Questions that wait for one agent.
+    /// Questions that wait for one agent; one more of an asker that has none among them.
     pub max_waiting_per_agent: usize,
+    pub max_waiting_bytes_per_agent: usize,
+    /// What one agent asks: how fast, how much at a time.
+    pub asks_per_minute: u32,
+    pub max_open_asks_per_agent: usize,
+    pub max_open_bytes_per_agent: usize,
+    /// After so many questions in a row that end in silence an agent is asked nothing for `silent_rest_ms`.
+    pub max_timeouts_in_a_row: u32,
+    pub silent_rest_ms: u64,
     /// Agents in a chain of questions that led to each other.
     pub max_depth: u32,
     /// Questions that one question leads to.

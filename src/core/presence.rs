@@ -30,6 +30,7 @@ impl Relay {
         agent.last_seen = Some(now);
         self.registry.owners.insert(connection, name.clone());
         if returns {
+            agent.circuit.alive();
             out.push(Effect::Record(Fact::Presence { agent: name.clone(), at: now, online: true }));
             self.returned(now, name);
         }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::circuit::Circuit;
 use super::ids::{AgentName, ConnectionId, ConversationId, Millis, RequestId};
 
 /// What a bot's process said of itself in `hello`.
@@ -49,6 +50,7 @@ pub struct Agent {
     pub links: Vec<Link>,
     pub left: Option<Left>,
     pub last_seen: Option<Millis>,
+    pub circuit: Circuit,
     /// Questions not sent yet, oldest first. Bounded by `max_waiting_per_agent`.
     pub waiting: VecDeque<(RequestId, ConversationId)>,
     /// Questions being answered. Bounded by `max_wakes_per_agent`.

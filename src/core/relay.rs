@@ -13,12 +13,15 @@ use super::judge::{Judged, MAX_STRAY, clip, refuse};
 use super::loops::Loops;
 use super::outcome::{Outcome, Refusal, explain, never_reached, took_too_long};
 use super::policy::{Limits, Permissions};
+use super::quota::Quotas;
 use super::registry::{Left, Registry};
 
 /// Ended exchanges remembered so that a reply meets the truth before history has it; older ones are looked up there.
 /// Bounded in number and in bytes of questions; both larger than what the store's queue can hold unwritten.
 const RECENT: usize = 16_384;
 const RECENT_BYTES: usize = 64 << 20;
+/// How much is recorded of each question of a flood.
+const MAX_FLOODED: usize = 1_024;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Relay {
@@ -35,6 +38,7 @@ pub struct Relay {
     pub(super) recent_order: VecDeque<RequestId>,
     pub(super) recent_bytes: usize,
     pub(super) loops: Loops,
+    pub(super) quotas: Quotas,
 }
 
 /// What became of an ask.
@@ -78,6 +82,7 @@ impl Relay {
             recent_order: VecDeque::new(),
             recent_bytes: 0,
             loops: Loops::default(),
+            quotas: Quotas::default(),
         }
     }
 
@@ -134,6 +139,7 @@ impl Relay {
                 self.keys.insert((one.asked.from.clone(), key.clone()), one.asked.clone());
             }
             self.loops.held(&one.asked);
+            self.quotas.held(&one.asked);
             self.admit(now, one.asked, to, phase);
         }
     }
@@ -187,17 +193,22 @@ impl Relay {
             Ok(Judged::Begin(to, phase)) => (to, phase),
             Ok(Judged::Join(id)) => return Verdict::Joined(id),
             Err(refusal) => {
-                // A refused ask does not use up its key, and what is too large is not kept.
+                self.count_refused(now, &asked.from, &refusal);
+                // A refused ask does not use up its key, and what is too large or comes in a flood is not kept.
                 asked.key = None;
-                asked.message = clip(&asked.message, self.limits.max_message_bytes);
+                let keep = if refusal.outcome() == Outcome::RateLimited { MAX_FLOODED } else { self.limits.max_message_bytes };
+                asked.message = clip(&asked.message, keep.min(self.limits.max_message_bytes));
                 return refuse(now, asked, refusal, out);
             }
         };
+        self.quotas.judged(now, &asked.from, &self.limits);
+        self.quotas.held(&asked);
         let asked = Arc::new(asked);
         out.push(Effect::Record(Fact::Asked(asked.clone())));
         let agent = self.registry.agents.entry(to.clone()).or_default();
         let more = agent.has_of(conversation);
         agent.waiting.push_back((asked.id, conversation));
+        agent.circuit.begun(asked.id, &self.limits);
         let verdict = match phase {
             Phase::Queued { expires } => {
                 out.push(Effect::Record(Fact::Queued { id: asked.id, at: now, expires }));
@@ -212,6 +223,13 @@ impl Relay {
         self.admit(now, asked, to.clone(), phase);
         self.advance(now, &to, out);
         verdict
+    }
+
+    /// Every refusal uses up the asker's pace, except that of the pace itself.
+    fn count_refused(&mut self, now: Millis, from: &AgentName, refusal: &Refusal) {
+        if !matches!(refusal, Refusal::RateLimited { limit: "asks_per_minute", .. }) {
+            self.quotas.judged(now, from, &self.limits);
+        }
     }
 
     fn admit(&mut self, now: Millis, asked: Arc<Asked>, to: AgentName, phase: Phase) {
@@ -294,8 +312,13 @@ impl Relay {
         }
         if let Some(agent) = self.registry.agents.get_mut(&open.to) {
             agent.forget(id);
+            match outcome {
+                Outcome::Answered | Outcome::Failed => agent.circuit.alive(),
+                _ => agent.circuit.ended(now, id, outcome, &self.limits),
+            }
         }
         self.loops.ended(&open.asked);
+        self.quotas.ended(&open.asked);
         let end = Arc::new(End { outcome, text, at: now, call: call.clone() });
         out.push(Effect::Record(Fact::Ended { id, end: end.clone(), work: open.work }));
         if let Phase::Awake(Awake { on: Some(connection), .. }) = open.phase

@@ -81,6 +81,9 @@ impl Relay {
         if *past.asked.to != *from.as_str() {
             return Replied::Unknown;
         }
+        if let Some(agent) = self.registry.agents.get_mut(from) {
+            agent.circuit.alive();
+        }
         if call.is_some() && call == past.call {
             return if past.late { Replied::TakenLate } else { Replied::Taken };
         }

@@ -33,7 +33,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 /// Serves until `stop` is cancelled, then lets go of everything in order and returns.
 pub async fn serve(listener: TcpListener, engine: Arc<Engine>, stop: CancellationToken) {
-    let max = engine.config().max_connections;
+    let max = engine.config().doors.max_connections;
     let places = Arc::new(Semaphore::new(max));
     let end_streams = CancellationToken::new();
     let router = Router {

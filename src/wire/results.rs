@@ -89,7 +89,11 @@ pub fn refused(id: RequestId, refusal: &Refusal, recorded: bool) -> Report {
         }
         Refusal::LoopLimit { rule, .. } => report.limit = Some(rule.key()),
         Refusal::TooLarge { limit, .. } => report.limit = Some(limit),
-        Refusal::LineFull { .. } => report.limit = Some("max_waiting_per_agent"),
+        Refusal::LineFull { limit, .. } => report.limit = Some(limit),
+        Refusal::Silent { retry_in_ms, .. } => {
+            report.limit = Some("max_timeouts_in_a_row");
+            report.retry_after_ms = Some(*retry_in_ms);
+        }
         Refusal::Conflict { first } => report.first_request_id = Some(first.to_string()),
         _ => {}
     }

@@ -135,9 +135,9 @@ async fn a_conversation_goes_on_after_a_crash() {
 async fn a_call_sent_again_after_a_crash_gets_its_one_result() {
     let mut relay = Relay::start("", &["alice", "bob"]).await;
     let ask = json!({"to": "bob", "message": "survive"});
+    let mut bob = relay.bot_of("bob", "b1").await;
     let mut alice = relay.bot_of("alice", "a1").await;
     alice.begin_call("c1", "ask_agent", ask.clone()).await;
-    let mut bob = relay.bot_of("bob", "b1").await;
     let wake = bob.wake().await;
     bob.received(text(&wake, "request_id")).await;
     bob.settle().await;

@@ -19,6 +19,11 @@ use tokio::time::timeout;
 /// What a relay under test is told beyond its defaults, so that no limit against abuse is what is measured.
 pub(super) const LIMITS: &str = "[limits]
 max_connections = 100000
+max_connections_per_agent = 100000
+max_connections_per_address = 100000
+asks_per_minute = 1000000000
+max_open_asks_per_agent = 1000000
+max_open_bytes_per_agent = 1000000000
 max_asks_per_root = 1000000000
 max_turns_per_conversation = 1000000000
 max_asks_per_pair_per_hour = 1000000000

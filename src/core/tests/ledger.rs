@@ -138,7 +138,10 @@ impl Ledger {
     /// What holds between any two inputs.
     pub(super) fn check(&self, relay: &Relay, sockets: &[Socket]) {
         // Without `..`: whoever adds a field decides here what holds of it.
-        let Relay { limits: _, permissions: _, registry, open, deadlines, twins, keys, recent, recent_order, recent_bytes, loops } = relay;
+        let Relay { limits: _, permissions: _, registry, open, deadlines, twins, keys, recent, recent_order, recent_bytes, loops, quotas } = relay;
+        let bytes = open.values().map(|open| open.asked.message.len()).sum();
+        assert_eq!(quotas.totals(), (open.len(), bytes), "quotas");
+        assert!(registry.agents.values().all(|a| a.circuit.probe.is_none_or(|id| open.contains_key(&id))), "a probe is left behind");
         assert_eq!(loops.sizes(), (roots(open), open.len() as u32), "chains");
         let still = self.lines.iter().filter(|l| l.end.is_none()).inspect(|l| assert!(open.contains_key(&l.asked.id), "{} is lost", l.asked.id));
         assert_eq!(still.count(), open.len(), "what is open and what history says is open");

@@ -2,6 +2,7 @@
 //! short words; a scene says what happens and then what the machine wanted done.
 
 mod ledger;
+mod limits;
 mod loops;
 mod model;
 mod presence;
@@ -38,6 +39,12 @@ fn limits() -> Limits {
         max_frame_bytes: 64 << 20,
         max_wakes_per_agent: 2,
         max_waiting_per_agent: 4,
+        max_waiting_bytes_per_agent: 64 << 20,
+        asks_per_minute: 100_000,
+        max_open_asks_per_agent: 100,
+        max_open_bytes_per_agent: 64 << 20,
+        max_timeouts_in_a_row: 100,
+        silent_rest_ms: 500,
         max_depth: 3,
         max_asks_per_root: 100,
         max_turns_per_conversation: 100,

@@ -30,7 +30,8 @@ impl Dice {
 const AGENTS: [&str; 4] = ["a", "b", "c", "d"];
 
 fn narrow() -> Limits {
-    Limits { max_asks_per_root: 3, max_turns_per_conversation: 3, max_asks_per_pair_per_hour: 2, ..limits() }
+    let few = Limits { max_timeouts_in_a_row: 2, max_open_asks_per_agent: 5, asks_per_minute: 200, ..limits() };
+    Limits { max_asks_per_root: 3, max_turns_per_conversation: 3, max_asks_per_pair_per_hour: 2, ..few }
 }
 
 struct World {
