@@ -15,6 +15,7 @@ mod reindex;
 mod restore;
 mod search;
 mod serve;
+mod ui_token;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -49,6 +50,8 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Add, list, rotate and revoke agents, on a running relay too
     Agent(agent::AgentArgs),
+    /// Make, list and take back the tokens that open the page
+    UiToken(ui_token::UiTokenArgs),
     /// Join the Hermes bot of this machine to a relay
     Install(install::InstallArgs),
     /// Ask an agent a question and print its answer
@@ -107,6 +110,7 @@ pub fn main() -> ExitCode {
     let outcome = match command {
         Command::Serve(args) => serve::run(args),
         Command::Agent(args) => agent::run(args),
+        Command::UiToken(args) => ui_token::run(args),
         Command::Install(args) => install::run(args),
         Command::Ask(args) => ask::run(args),
         Command::Listen(args) => listen::run(args),

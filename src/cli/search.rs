@@ -6,7 +6,9 @@ use std::io::Write;
 use clap::Args;
 use serde_json::Value;
 
+use super::client::ask_running;
 use super::{ConfigArgs, Outcome};
+use crate::wire::control::{Answer, Command};
 
 #[derive(Args)]
 pub(crate) struct Wanted {
@@ -15,6 +17,9 @@ pub(crate) struct Wanted {
     /// Address of the relay [default: the configuration's]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+    /// The page's owner or viewer token; not needed on the relay's own machine
+    #[arg(long, value_name = "TOKEN", env = "HERMES_BRIDGE_UI_TOKEN", hide_env_values = true)]
+    token: Option<String>,
     /// Words, "phrases", -word, from: to: agent: status: conversation: before: after: slower:5s
     query: Vec<String>,
     /// By relevance instead of newest first
@@ -80,18 +85,27 @@ pub(crate) fn export(args: ExportArgs) -> Outcome {
 }
 
 async fn get(wanted: &Wanted, path: &str) -> Result<reqwest::Response, String> {
+    let config = wanted.config.load(None).map_err(|e| e.to_string());
+    let given = wanted.token.as_ref().filter(|token| !token.is_empty());
+    let token = match (given, &config) {
+        (Some(token), _) => Some(token.clone()),
+        (None, Ok(config)) => match ask_running(config, &Command::LendPage)? {
+            Some(Answer::Token { token, .. }) => Some(token),
+            _ => None,
+        },
+        (None, Err(_)) => None,
+    };
     let base = match &wanted.url {
         Some(url) => url.trim_end_matches('/').to_owned(),
-        None => {
-            let config = wanted.config.load(None).map_err(|e| e.to_string())?;
-            format!("http://{}", config.listen)
-        }
+        None => format!("http://{}", config?.listen),
     };
     let client = super::client::http(&base).build().map_err(|e| e.to_string())?;
     let mut url = reqwest::Url::parse(&format!("{base}{path}")).map_err(|e| format!("{base}: {e}"))?;
     let sort = if wanted.best { "best" } else { "" };
     url.query_pairs_mut().append_pair("q", &wanted.query.join(" ")).append_pair("sort", sort);
-    let answer = client.get(url).send().await.map_err(|e| format!("no relay answers at {base} ({e}); is it running? --url names another"))?;
+    let request = client.get(url);
+    let request = token.iter().fold(request, reqwest::RequestBuilder::bearer_auth);
+    let answer = request.send().await.map_err(|e| format!("no relay answers at {base} ({e}); is it running? --url names another"))?;
     if answer.status().is_success() {
         return Ok(answer);
     }

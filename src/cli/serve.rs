@@ -9,8 +9,8 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::{ConfigArgs, Outcome};
-use crate::config::{Config, LogFormat};
+use super::{ConfigArgs, Outcome, ui_token};
+use crate::config::{Config, LogFormat, Secret};
 use crate::engine::{Engine, Minted};
 use crate::inbound::{self, control};
 use crate::store::Store;
@@ -45,6 +45,7 @@ async fn serve(config: Config, args: ServeArgs) -> Outcome {
     let store = Store::open(&config.data_dir).map_err(|e| e.to_string())?;
     let engine = Engine::start(config.clone(), store).map_err(|e| e.to_string())?;
     let minted = engine.mint_missing().await.map_err(|e| e.to_string())?;
+    let owner_token = engine.mint_owner_token().await.map_err(|e| e.to_string())?;
     let stop = CancellationToken::new();
     let owner = control::bind(&config.data_dir).map_err(|e| format!("{}: the control socket cannot be opened: {e}", config.data_dir.display()))?;
     let place = control::Place { url: config.base_url(bound), listen: bound };
@@ -52,7 +53,7 @@ async fn serve(config: Config, args: ServeArgs) -> Outcome {
     // Before anybody hears that the relay is there: whoever knows may send a signal.
     let signals = Signals::listen()?;
     engine.keep_up();
-    greet(&config, bound, &minted);
+    greet(&config, bound, &minted, owner_token.as_ref());
     tokio::spawn(obey(signals, engine.clone(), args, stop.clone()));
 
     inbound::serve(listener, engine.clone(), stop).await;
@@ -109,17 +110,26 @@ async fn reload(engine: &Arc<Engine>, args: &ServeArgs) {
         Ok(minted) => {
             tracing::info!(agents = engine.listed_agents().len(), "read the agents anew");
             show_tokens(&minted);
+            match engine.mint_owner_token().await {
+                Ok(Some(token)) => println!("\nThe page's owner token, shown only now: {}", token.reveal()),
+                Ok(None) => {}
+                Err(e) => tracing::error!(error = %e, "the page has no owner token"),
+            }
         }
         Err(e) => tracing::error!(error = %e, "the configuration was not taken over; the old one stays"),
     }
 }
 
-fn greet(config: &Config, bound: SocketAddr, minted: &[Minted]) {
+fn greet(config: &Config, bound: SocketAddr, minted: &[Minted], owner_token: Option<&Secret>) {
     let url = config.base_url(bound);
     println!("hermes-bridge {}  data in {}", env!("CARGO_PKG_VERSION"), config.data_dir.display());
     println!("listening on http://{bound}");
-    if bound.ip().is_loopback() {
-        println!("everything that is said: http://{bound}/ui");
+    println!("everything that is said: {url}/ui");
+    if let Some(token) = owner_token {
+        println!("  this link logs you in, shown only now: {}", ui_token::link(&url, token.reveal()));
+    }
+    if config.ui.open {
+        println!("  WITHOUT LOGIN ([ui] open = true): whoever reaches it reads everything and acts as the owner");
     }
     show_tokens(minted);
     if !minted.is_empty() {

@@ -59,7 +59,11 @@ pub(super) fn check(
         if entries.iter().any(|e| e.name == name) {
             return Err(source.value(&raw.name, "name", "two agents have this name (names are not case-sensitive)"));
         }
-        let credential = credential(source, raw, env)?;
+        let given = [&raw.token, &raw.token_env, &raw.token_sha256];
+        if given.into_iter().flatten().count() > 1 {
+            return Err(source.value(&raw.name, "name", "has more than one of token, token_env and token_sha256"));
+        }
+        let credential = credential(source, given, 1, env)?.map(Credential);
         if let Some(Credential(hash)) = &credential
             && let Some(other) = tokens.insert(hash.bucket(), name.clone())
         {
@@ -83,12 +87,15 @@ fn name(source: &Source<'_>, key: &str, raw: &Spanned<String>) -> Result<AgentNa
     AgentName::parse(raw.get_ref()).ok_or_else(|| source.value(raw, key, "a name has 1 to 64 of a-z 0-9 . _ - and begins with a letter or digit"))
 }
 
-fn credential(source: &Source<'_>, raw: &RawAgent, env: Env<'_>) -> Result<Option<Credential>, ConfigError> {
-    let given = [&raw.token, &raw.token_env, &raw.token_sha256].into_iter().flatten().count();
-    if given > 1 {
-        return Err(source.value(&raw.name, "name", "has more than one of token, token_env and token_sha256"));
-    }
-    let clear = match (&raw.token, &raw.token_env) {
+/// The hash of the token that one of `token`, `token_env` and `token_sha256` gives; in clear it has `shortest` characters
+/// at least.
+pub(super) fn credential(
+    source: &Source<'_>,
+    [token, variable, hash]: [&Option<Spanned<String>>; 3],
+    shortest: usize,
+    env: Env<'_>,
+) -> Result<Option<TokenHash>, ConfigError> {
+    let clear = match (token, variable) {
         (Some(token), _) => Some((token.span(), Secret::new(token.get_ref().clone()))),
         (_, Some(variable)) => {
             let value = env(variable.get_ref()).ok_or_else(|| source.value(variable, "token_env", "this environment variable is not set"))?;
@@ -97,20 +104,19 @@ fn credential(source: &Source<'_>, raw: &RawAgent, env: Env<'_>) -> Result<Optio
         _ => None,
     };
     if let Some((span, token)) = clear {
-        check_token(token.reveal()).map_err(|why| source.at(span, "token", "[hidden]", why))?;
-        return Ok(Some(Credential(token.hash())));
+        check_token(token.reveal(), shortest).map_err(|why| source.at(span, "token", "[hidden]", &why))?;
+        return Ok(Some(token.hash()));
     }
-    let Some(hash) = &raw.token_sha256 else { return Ok(None) };
-    let hash = TokenHash::parse(hash.get_ref()).ok_or_else(|| source.value(hash, "token_sha256", "64 hexadecimal digits are expected"))?;
-    Ok(Some(Credential(hash)))
+    let Some(hash) = hash else { return Ok(None) };
+    TokenHash::parse(hash.get_ref()).map(Some).ok_or_else(|| source.value(hash, "token_sha256", "64 hexadecimal digits are expected"))
 }
 
-fn check_token(token: &str) -> Result<(), &'static str> {
+fn check_token(token: &str, shortest: usize) -> Result<(), String> {
     if SAMPLES.iter().any(|s| token.to_ascii_lowercase().starts_with(s)) {
-        return Err("this is a sample token; leave the line out and the relay makes a good one");
+        return Err("this is a sample token; leave the line out and the relay makes a good one".to_owned());
     }
-    if token.trim() != token || token.is_empty() || token.chars().any(char::is_control) {
-        return Err("a token has at least one character, no spaces around it and no control characters");
+    if token.trim() != token || token.chars().count() < shortest || token.chars().any(char::is_control) {
+        return Err(format!("this token has at least {shortest} characters, no spaces around it and no control characters"));
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use toml::Spanned;
 
 use super::agents::{RawAgent, RawGroup};
 use super::limits::RawLimits;
+use super::ui::{self, RawUi};
 use super::upkeep::RawBackup;
 use super::{Config, ConfigError, Env, LogFormat, OnStoreFailure};
 
@@ -33,6 +34,9 @@ pub(super) struct Raw {
     log_format: Option<LogFormat>,
     #[serde(default)]
     pub(super) limits: RawLimits,
+    trusted_proxies: Option<Vec<Spanned<String>>>,
+    #[serde(default)]
+    ui: RawUi,
     #[serde(default)]
     backup: RawBackup,
     #[serde(default)]
@@ -81,6 +85,8 @@ pub(super) fn parse(text: &str, path: Option<&Path>, env: Env<'_>) -> Result<Con
         on_store_failure: raw.on_store_failure.unwrap_or(OnStoreFailure::Relay),
         log_format: raw.log_format.unwrap_or(LogFormat::Text),
         doors,
+        ui: ui::check(&source, &raw.ui, env)?,
+        trusted_proxies: ui::proxies(&source, raw.trusted_proxies.as_deref())?,
         agents,
         permissions,
     })

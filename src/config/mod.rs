@@ -5,6 +5,7 @@ mod agents;
 mod file;
 mod limits;
 mod secret;
+mod ui;
 mod upkeep;
 
 use std::net::SocketAddr;
@@ -14,6 +15,7 @@ use std::time::Duration;
 pub use agents::{AgentEntry, Credential};
 pub use limits::DoorLimits;
 pub use secret::{Secret, TokenHash};
+pub use ui::{Network, Ui};
 pub use upkeep::Backups;
 
 use crate::core::policy::{Limits, Permissions};
@@ -58,6 +60,9 @@ pub struct Config {
     pub log_format: LogFormat,
     pub doors: DoorLimits,
     pub backups: Option<Backups>,
+    pub ui: Ui,
+    /// Whose X-Forwarded-For and X-Forwarded-Proto are believed.
+    pub trusted_proxies: Vec<Network>,
     pub agents: Vec<AgentEntry>,
     pub permissions: Permissions,
 }

@@ -15,11 +15,16 @@ impl Secret {
         Self(text)
     }
 
-    /// A fresh token: a recognisable prefix and 256 bits of the operating system's randomness.
+    /// A fresh agent's token: a recognisable prefix and 256 bits of the operating system's randomness.
     pub fn mint() -> Result<Self, getrandom::Error> {
+        Self::mint_as("hbt_")
+    }
+
+    /// The same with another prefix: `hbo_` for the page's owner, `hbv_` for its viewers, none for what only cookies hold.
+    pub fn mint_as(prefix: &str) -> Result<Self, getrandom::Error> {
         let mut bytes = [0_u8; 32];
         getrandom::fill(&mut bytes)?;
-        Ok(Self(format!("hbt_{}", hex(&bytes))))
+        Ok(Self(format!("{prefix}{}", hex(&bytes))))
     }
 
     #[must_use]

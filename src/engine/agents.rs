@@ -77,7 +77,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes over agents and permissions of a newly read configuration; everything else needs a restart.
+    /// Takes over agents, permissions, the page's login and trusted proxies of a newly read configuration; everything else
+    /// needs a restart.
     pub async fn reconfigure(self: &Arc<Self>, config: Config) -> Result<Vec<Minted>, AgentError> {
         self.reload_agents(Some(config)).await?;
         let names = self.directory.names();
@@ -117,7 +118,8 @@ impl Engine {
         let mut relay = self.relay();
         if let Some(new) = config {
             let old = self.config();
-            let merged = Config { agents: new.agents, permissions: new.permissions, ..(*old).clone() };
+            let merged =
+                Config { agents: new.agents, permissions: new.permissions, ui: new.ui, trusted_proxies: new.trusted_proxies, ..(*old).clone() };
             *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(merged);
         }
         let config = self.config();

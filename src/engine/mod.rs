@@ -11,6 +11,7 @@ mod carry;
 mod clock;
 mod connection;
 mod directory;
+mod door;
 mod feed;
 mod follow;
 mod history;
@@ -30,6 +31,7 @@ pub use ask::{AnswerReport, AskReport, AskRequest, Begun, Going};
 pub use backups::{Taken, taken};
 pub use connection::Connection;
 pub use directory::{Listed, ROTATION_GRACE_MS};
+pub use door::{DoorError, Visitor};
 pub use feed::{Change, Feed};
 pub use history::{Findings, HistoryError, Search};
 pub use links::ToBot;
@@ -54,6 +56,7 @@ pub struct Engine {
     store: Arc<Store>,
     config: RwLock<Arc<Config>>,
     directory: directory::Directory,
+    door: door::Door,
     links: links::Links,
     waiters: Arc<waiters::Waiters>,
     clock: clock::Clock,
@@ -93,11 +96,13 @@ impl Engine {
             tracing::info!(open = open.len(), "took up the exchanges that were open");
         }
         relay.restore(now, open);
+        let door = door::Door::kept(&store)?;
         let engine = Arc::new(Self {
             relay: Mutex::new(relay),
             store,
             config: RwLock::new(Arc::new(config)),
             directory,
+            door,
             links: links::Links::default(),
             waiters: Arc::default(),
             clock,

@@ -1,12 +1,12 @@
-//! Who is calling: `Authorization: Bearer <token>`, checked before anything of the body is read. A token in the URL is
-//! ignored: URLs are logged everywhere.
+//! Who is calling: `Authorization: Bearer <token>`, or for the page a session's cookie; checked before anything of the body is
+//! read. A token in the URL is ignored: URLs are logged everywhere.
 
-use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
 
 use super::Body;
 use crate::core::ids::AgentName;
-use crate::engine::Engine;
+use crate::engine::{Engine, Visitor};
 
 /// The longest token worth hashing.
 const MAX_TOKEN: usize = 1_024;
@@ -21,8 +21,47 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= MAX_TOKEN).then_some(token)
 }
 
+/// Whoever may read what was said: by a token, else by a session, else because the page is open to all.
+pub(super) fn visitor(engine: &Engine, headers: &HeaderMap) -> Option<Visitor> {
+    let by_token = bearer(headers).and_then(|token| engine.visitor(token));
+    let by_session = || session(headers).and_then(|cookie| engine.visitor_of(cookie));
+    by_token.or_else(by_session).or_else(|| engine.config().ui.open.then_some(Visitor::Owner))
+}
+
+pub(super) fn has_bearer(headers: &HeaderMap) -> bool {
+    bearer(headers).is_some()
+}
+
+/// What the session's cookie holds.
+pub(super) fn session(headers: &HeaderMap) -> Option<&str> {
+    let name = session_cookie(headers);
+    let cookies = headers.get_all(COOKIE).iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(';'));
+    let mut pairs = cookies.filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(n, _)| *n == name).map(|(_, value)| value).filter(|value| value.len() <= MAX_TOKEN)
+}
+
+/// Cookies know hosts but no ports: with its port in the name, each relay of a machine has a session of its own.
+pub(super) fn session_cookie(headers: &HeaderMap) -> String {
+    let host = headers.get(HOST).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let port = host.rsplit_once(':').map_or("", |(_, port)| port);
+    if !port.is_empty() && port.len() < 6 && port.bytes().all(|b| b.is_ascii_digit()) {
+        format!("hb_session_{port}")
+    } else {
+        "hb_session".to_owned()
+    }
+}
+
 pub(super) fn unauthorized() -> Response<Body> {
-    let mut response = super::error(StatusCode::UNAUTHORIZED, "a valid agent token is needed: send Authorization: Bearer <token>");
+    no_entry("a valid agent token is needed: send Authorization: Bearer <token>")
+}
+
+/// For what the page shows, asked for by a program.
+pub(super) fn not_a_visitor() -> Response<Body> {
+    no_entry("this is for the relay's owner: log in at /ui/login, or send Authorization: Bearer <owner token>")
+}
+
+fn no_entry(message: &str) -> Response<Body> {
+    let mut response = super::error(StatusCode::UNAUTHORIZED, message);
     response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     response
 }

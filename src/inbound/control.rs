@@ -12,10 +12,11 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::config::Secret;
 use crate::core::ids::AgentName;
 use crate::core::outcome::moment;
-use crate::engine::{AgentError, Engine, Minted, Progress};
-use crate::wire::control::{AgentRow, Answer, Command};
+use crate::engine::{Engine, Progress};
+use crate::wire::control::{AgentRow, Answer, Command, ViewerRow};
 
 const MAX_LINE: u64 = 64 * 1024;
 const LINE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -89,50 +90,64 @@ async fn converse(stream: UnixStream, engine: &Arc<Engine>, place: &Place) {
 
 /// Carries out one command; also what the command line calls when no relay is running.
 pub async fn obey(engine: &Arc<Engine>, command: Command, place: &Place) -> Answer {
-    let token = |made: Result<Minted, AgentError>| match made {
-        Ok(minted) => Answer::Token { name: minted.name.to_string(), token: minted.token.reveal().to_owned(), url: place.url.clone() },
-        Err(e) => Answer::Failed(e.to_string()),
-    };
-    let named = match &command {
-        Command::AgentAdd { name } | Command::AgentRotate { name } | Command::AgentRevoke { name } | Command::Lend { name } => name.as_str(),
-        Command::AgentList => return Answer::Agents(list(engine)),
+    match command {
+        Command::AgentList => Answer::Agents(list(engine)),
         Command::Reindex => {
             engine.reindex();
-            return Answer::Done;
+            Answer::Done
         }
         Command::Indexing => {
             let (done, of) = engine.indexing().unwrap_or_else(|| (engine.indexed().0, engine.last_seq().0));
-            return Answer::Indexing { done, of, ready: engine.indexing().is_none() };
+            Answer::Indexing { done, of, ready: engine.indexing().is_none() }
         }
         Command::About => {
             let troubles = engine.troubles().into_iter().map(str::to_owned).collect();
-            return Answer::About { version: env!("CARGO_PKG_VERSION").to_owned(), listen: place.listen.to_string(), troubles };
+            Answer::About { version: env!("CARGO_PKG_VERSION").to_owned(), listen: place.listen.to_string(), troubles }
         }
-        Command::Backup { dir } => return begun(engine.begin_backup(dir.clone())),
+        Command::Backup { dir } => done(engine.begin_backup(dir).map(drop)),
         Command::Progress => {
             let Progress { stage, done, of, outcome } = engine.progress().unwrap_or_default();
-            return Answer::Progress { stage: stage.to_owned(), done, of, outcome };
+            Answer::Progress { stage: stage.to_owned(), done, of, outcome }
         }
-    };
-    let Some(name) = AgentName::parse(named) else {
-        return Answer::Failed(format!("{named:?} is no agent name: 1 to 64 of a-z 0-9 . _ -, the first a letter or digit"));
-    };
-    match command {
-        Command::AgentAdd { .. } => token(engine.add_agent(name).await),
-        Command::AgentRotate { .. } => token(engine.rotate_token(name).await),
-        Command::Lend { .. } => token(engine.lend_token(name)),
-        Command::AgentRevoke { .. } => match engine.revoke_agent(name).await {
-            Ok(()) => Answer::Done,
-            Err(e) => Answer::Failed(e.to_string()),
-        },
-        _ => Answer::Done,
+        Command::UiToken => token("the owner", engine.new_owner_token().await, &place.url),
+        Command::LendPage => token("the owner", engine.lend_page(), &place.url),
+        Command::ViewerAdd { name } => token(&name, engine.add_viewer(&name).await, &place.url),
+        Command::ViewerRevoke { name } => done(engine.revoke_viewer(&name).await),
+        Command::ViewerList => {
+            let row = |(name, since)| ViewerRow { name, since: moment(since) };
+            Answer::Viewers(engine.viewers().into_iter().map(row).collect())
+        }
+        Command::AgentAdd { ref name } | Command::AgentRotate { ref name } | Command::AgentRevoke { ref name } | Command::Lend { ref name } => {
+            match AgentName::parse(name) {
+                Some(name) => agent(engine, &command, name, &place.url).await,
+                None => Answer::Failed(format!("{name:?} is no agent name: 1 to 64 of a-z 0-9 . _ -, the first a letter or digit")),
+            }
+        }
     }
 }
 
-fn begun<T>(work: Result<T, String>) -> Answer {
-    match work {
-        Ok(_) => Answer::Done,
-        Err(why) => Answer::Failed(why),
+/// A command about one agent.
+async fn agent(engine: &Arc<Engine>, command: &Command, name: AgentName, url: &str) -> Answer {
+    let minted = match command {
+        Command::AgentAdd { .. } => engine.add_agent(name.clone()).await,
+        Command::AgentRotate { .. } => engine.rotate_token(name.clone()).await,
+        Command::Lend { .. } => engine.lend_token(name.clone()),
+        _ => return done(engine.revoke_agent(name).await),
+    };
+    token(name.as_str(), minted.map(|m| m.token), url)
+}
+
+fn token<E: std::fmt::Display>(name: &str, made: Result<Secret, E>, url: &str) -> Answer {
+    match made {
+        Ok(token) => Answer::Token { name: name.to_owned(), token: token.reveal().to_owned(), url: url.to_owned() },
+        Err(e) => Answer::Failed(e.to_string()),
+    }
+}
+
+fn done<E: std::fmt::Display>(result: Result<(), E>) -> Answer {
+    match result {
+        Ok(()) => Answer::Done,
+        Err(e) => Answer::Failed(e.to_string()),
     }
 }
 

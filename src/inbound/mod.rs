@@ -6,6 +6,7 @@ mod auth;
 pub mod control;
 mod hosts;
 mod mcp;
+mod peer;
 mod routes;
 mod server;
 mod tools;

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{Body, auth, hosts, mcp, routes, ui, websocket};
+use super::{Body, auth, hosts, mcp, peer, routes, ui, websocket};
 use crate::engine::Engine;
 
 /// A connection that says nothing at all for so long is closed.
@@ -41,7 +41,6 @@ pub async fn serve(listener: TcpListener, engine: Arc<Engine>, stop: Cancellatio
         mcp: mcp::Mcp::new(engine.clone(), end_streams.clone()),
         engine: engine.clone(),
         sockets: TaskTracker::new(),
-        loopback: listener.local_addr().is_ok_and(|at| at.ip().is_loopback()),
     };
     let graceful = GracefulShutdown::new();
     loop {
@@ -49,8 +48,8 @@ pub async fn serve(listener: TcpListener, engine: Arc<Engine>, stop: Cancellatio
             accepted = accept(&listener, &places) => accepted,
             () = stop.cancelled() => break,
         };
-        if let Some((tcp, _peer, place)) = accepted {
-            connection(tcp, router.clone(), &graceful, place);
+        if let Some((tcp, from, place)) = accepted {
+            connection(tcp, from, router.clone(), &graceful, place);
         }
     }
     drop(listener);
@@ -79,7 +78,7 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<(TcpS
     }
 }
 
-fn connection(tcp: TcpStream, router: Router, graceful: &GracefulShutdown, place: tokio::sync::OwnedSemaphorePermit) {
+fn connection(tcp: TcpStream, from: SocketAddr, router: Router, graceful: &GracefulShutdown, place: tokio::sync::OwnedSemaphorePermit) {
     let watcher = graceful.watcher();
     let _ = tcp.set_nodelay(true);
     tokio::spawn(async move {
@@ -96,7 +95,7 @@ fn connection(tcp: TcpStream, router: Router, graceful: &GracefulShutdown, place
             .max_concurrent_streams(64)
             .keep_alive_interval(Duration::from_secs(20))
             .max_header_list_size(MAX_HEAD as u32);
-        let service = PerConnection { router, place };
+        let service = PerConnection { router, from, place };
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(tcp), service).into_owned();
         if let Err(e) = watcher.watch(connection).await {
             tracing::debug!(error = %e, "a connection ended badly");
@@ -116,12 +115,11 @@ struct Router {
     mcp: mcp::Mcp,
     engine: Arc<Engine>,
     sockets: TaskTracker,
-    /// Only this machine reaches the listener.
-    loopback: bool,
 }
 
 struct PerConnection {
     router: Router,
+    from: SocketAddr,
     place: Arc<tokio::sync::OwnedSemaphorePermit>,
 }
 
@@ -131,18 +129,20 @@ impl Service<Request<Incoming>> for PerConnection {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let (router, place) = (self.router.clone(), self.place.clone());
-        Box::pin(async move { Ok(router.route(request, place).await) })
+        let (router, from, place) = (self.router.clone(), self.from, self.place.clone());
+        Box::pin(async move { Ok(router.route(request, from, place).await) })
     }
 }
 
 impl Router {
-    async fn route(self, request: Request<Incoming>, place: Arc<tokio::sync::OwnedSemaphorePermit>) -> Response<Body> {
-        if let Some(refusal) = hosts::check(&self.engine.config(), request.uri(), request.headers()) {
+    async fn route(self, mut request: Request<Incoming>, from: SocketAddr, place: Arc<tokio::sync::OwnedSemaphorePermit>) -> Response<Body> {
+        let config = self.engine.config();
+        if let Some(refusal) = hosts::check(&config, request.uri(), request.headers()) {
             return refusal;
         }
+        let peer = peer::of(&config, from.ip(), request.uri(), request.headers());
         if ui::door::is_page(request.uri().path())
-            && let Some(refusal) = ui::door::refusal(self.loopback, request.uri(), request.headers())
+            && let Some(refusal) = ui::door::admit(&self.engine, peer, &mut request)
         {
             return refusal;
         }

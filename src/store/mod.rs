@@ -38,7 +38,7 @@ pub use backup::{BackupError, Manifest, restore, verify};
 pub use copy::{Contents, Watch};
 pub use disk::examine;
 pub use read::{Ends, Finished};
-pub use record::{StoredAgent, StoredToken};
+pub use record::{StoredAgent, StoredDoor, StoredSession, StoredToken, StoredViewer};
 
 /// What is under way unwritten at most; whoever wants to record more waits for a place.
 const QUEUE: usize = 1024;
@@ -93,6 +93,7 @@ pub(crate) enum Op {
     Facts { facts: Vec<Fact>, after: After },
     Agent { name: AgentName, agent: Option<StoredAgent>, after: After },
     Cursor { follower: String, seq: Seq, after: After },
+    Keep { what: &'static str, bytes: Vec<u8>, after: After },
     Stop,
 }
 
@@ -153,8 +154,19 @@ impl Store {
         self.send(Op::Cursor { follower: follower.to_owned(), seq, after: Box::new(after) }, permit);
     }
 
+    /// Keeps a document in the place of the one that had this name; read again with `kept`.
+    pub fn keep(&self, permit: Permit, what: &'static str, document: &impl serde::Serialize, after: impl FnOnce(Written) + Send + 'static) {
+        match serde_json::to_vec(document) {
+            Ok(bytes) => self.send(Op::Keep { what, bytes, after: Box::new(after) }, permit),
+            Err(e) => {
+                tracing::error!(error = %e, what, "a document could not be encoded");
+                after(Written::Lost);
+            }
+        }
+    }
+
     fn send(&self, op: Op, permit: Permit) {
-        if let Err(mpsc::SendError((Op::Facts { after, .. } | Op::Agent { after, .. } | Op::Cursor { after, .. }, _))) =
+        if let Err(mpsc::SendError((Op::Facts { after, .. } | Op::Agent { after, .. } | Op::Cursor { after, .. } | Op::Keep { after, .. }, _))) =
             self.sender.send((op, Some(permit.0)))
         {
             after(Written::Lost);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
 use super::record::{StoredAgent, decode, is_end};
-use super::tables::{AGENTS, CURSORS, EXCHANGES, KEYS, LOG, OPEN, PRESENCE, StoredOpen, THREADS};
+use super::tables::{AGENTS, CURSORS, EXCHANGES, KEPT, KEYS, LOG, OPEN, PRESENCE, StoredOpen, THREADS};
 use super::{Store, StoreError};
 use crate::core::effect::Fact;
 use crate::core::exchange::{Asked, Record, Work};
@@ -181,6 +181,14 @@ impl Store {
             all.extend(AgentName::parse(name.value()).map(|name| (name, Millis(at), online)));
         }
         Ok(all)
+    }
+
+    /// The document of that name; the default if there is none yet.
+    pub fn kept<T: serde::de::DeserializeOwned + Default>(&self, what: &str) -> Result<T, StoreError> {
+        match self.read()?.open_table(KEPT)?.get(what)? {
+            Some(bytes) => serde_json::from_slice(bytes.value()).map_err(|e| StoreError::Record(format!("{what}: {e}"))),
+            None => Ok(T::default()),
+        }
     }
 
     pub fn agents(&self) -> Result<Vec<(AgentName, StoredAgent)>, StoreError> {

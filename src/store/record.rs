@@ -125,6 +125,34 @@ pub struct StoredToken {
     pub until: Option<u64>,
 }
 
+/// Who may open the page. Hashes only.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+pub struct StoredDoor {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<StoredToken>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub viewers: Vec<StoredViewer>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sessions: Vec<StoredSession>,
+}
+
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct StoredViewer {
+    pub name: String,
+    pub token: StoredToken,
+}
+
+/// A browser that has logged in.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct StoredSession {
+    /// Hash of what its cookie holds.
+    pub sha256: String,
+    /// Hash of the token it logged in with: a session lives no longer than its token.
+    pub token: String,
+    pub created: u64,
+    pub until: u64,
+}
+
 fn bad(what: impl std::fmt::Display) -> StoreError {
     StoreError::Record(what.to_string())
 }

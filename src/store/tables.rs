@@ -28,6 +28,8 @@ pub(super) const PRESENCE: TableDefinition<'_, &str, (u64, bool)> = TableDefinit
 pub(super) const AGENTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("agents");
 /// Follower -> the position up to which it has everything.
 pub(super) const CURSORS: TableDefinition<'_, &str, u64> = TableDefinition::new("cursors");
+/// Document -> JSON: what the engine keeps beside the log, each written whole.
+pub(super) const KEPT: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("kept");
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
 /// What a restart must know of an open exchange beyond its question.
@@ -72,6 +74,7 @@ pub(super) fn visit(visitor: &mut impl Visitor) -> Result<(), StoreError> {
     visitor.table(PRESENCE)?;
     visitor.table(AGENTS)?;
     visitor.table(CURSORS)?;
+    visitor.table(KEPT)?;
     visitor.table(META)
 }
 
@@ -205,5 +208,10 @@ pub(super) fn put_agent(write: &WriteTransaction, name: &AgentName, agent: Optio
             agents.remove(name.as_str())?;
         }
     }
+    Ok(())
+}
+
+pub(super) fn keep(write: &WriteTransaction, what: &str, bytes: &[u8]) -> Result<(), StoreError> {
+    write.open_table(KEPT)?.insert(what, bytes)?;
     Ok(())
 }

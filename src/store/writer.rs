@@ -82,6 +82,10 @@ impl Writer {
                     let result = self.write_beside(|write| tables::put_cursor(write, &follower, seq));
                     after(self.verdict(result));
                 }
+                Ok((Op::Keep { what, bytes, after }, _permit)) => {
+                    let result = self.write_beside(|write| tables::keep(write, what, &bytes));
+                    after(self.verdict(result));
+                }
                 Ok(message) => next = self.write_batch(message, receiver),
             }
             self.keep_house();

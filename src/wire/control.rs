@@ -22,6 +22,17 @@ pub enum Command {
     Reindex,
     /// How far that is.
     Indexing,
+    /// A new token for the page's owner.
+    UiToken,
+    ViewerAdd {
+        name: String,
+    },
+    ViewerRevoke {
+        name: String,
+    },
+    ViewerList,
+    /// A token that reads the page's API as long as the relay lives: for `search` and `export`.
+    LendPage,
     /// A token for that agent that lives as long as the relay does: for `ask` and `listen` on the relay's own machine.
     Lend {
         name: String,
@@ -45,6 +56,7 @@ pub enum Answer {
         url: String,
     },
     Agents(Vec<AgentRow>),
+    Viewers(Vec<ViewerRow>),
     Done,
     /// Positions of the log that the index has, and that there are.
     Indexing {
@@ -78,4 +90,11 @@ pub struct AgentRow {
     /// RFC 3339.
     pub last_seen: Option<String>,
     pub adapter: Option<String>,
+}
+
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
+pub struct ViewerRow {
+    pub name: String,
+    /// RFC 3339.
+    pub since: String,
 }

@@ -14,6 +14,7 @@ from websockets.sync.client import connect
 from client import PATIENCE, Client
 
 BINARY = Path(os.environ.get("HERMES_BRIDGE_BIN", Path(__file__).parents[2] / "target" / "debug" / "hermes-bridge"))
+OWNER = "owner-token-of-the-tests"
 TOKENS = {"alice": "alice-3f1c", "bob": "bob-9d2e", "carol": "carol-77ab"}
 
 
@@ -31,7 +32,11 @@ class Relay:
         self.clients, self.bots = [], []
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [BINARY, "serve", "--config", config], stdout=subprocess.PIPE, stderr=log, text=True
+                [BINARY, "serve", "--config", config],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, "HERMES_BRIDGE_UI_TOKEN": OWNER},
             )
         self.port = None
         for line in self.process.stdout:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from rig import TOKENS, Relay
+from rig import OWNER, TOKENS, Relay
 
 BOTH = "application/json, text/event-stream"
 INITIALIZE = {
@@ -217,7 +217,7 @@ def test_an_unknown_path_is_404_as_json(request_of, path):
     [("POST", "/health"), ("DELETE", "/ready"), ("PUT", "/ui/api/state"), ("POST", "/bridge/connect"), ("GET", "/mcp")],
 )
 def test_a_wrong_method_is_405_as_json(request_of, method, path):
-    status, headers, body = request_of(method, path)
+    status, headers, body = request_of(method, path, token=OWNER if path.startswith("/ui") else TOKENS["alice"])
     assert status == 405
     assert headers["content-type"] == "application/json"
     assert json.loads(body) == {"error": "this address does not take this method"}

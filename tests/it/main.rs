@@ -11,6 +11,7 @@ mod hostile;
 mod install;
 mod keeping;
 mod late;
+mod login;
 mod loops;
 mod presence;
 mod readme;

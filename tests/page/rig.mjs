@@ -47,6 +47,27 @@ export async function relay({ exchanges = 320 } = {}) {
   };
 }
 
+/** A relay as its owner starts it: empty, with a login, in a directory of its own. */
+export async function guarded() {
+  const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'hermes-bridge-login-'));
+  fs.writeFileSync(path.join(dir, 'bridge.toml'), 'listen = "127.0.0.1:0"\n[[agents]]\nname = "alice"\ntoken = "tok-alice-0123456789"\n[[agents]]\nname = "bob"\ntoken = "tok-bob-0123456789"\n');
+  const config = ['--config', path.join(dir, 'bridge.toml')];
+  const running = child(config);
+  const [link] = await until(() => running.text.match(/http:\S+#\S+/));
+  const command = (...args) => new Promise((done) => { const ran = child([...args, ...config]); ran.on('close', () => done(ran.text)); });
+  return {
+    link,
+    url: new URL(link).origin,
+    token: new URL(link).hash.slice(1),
+    command,
+    /** Asks as alice; resolves when it is over. */
+    ask: (message, to = 'bob') => command('ask', '--as', 'alice', '--to', to, message),
+    /** A bot named bob that answers with what `exec` prints. */
+    bob: (exec) => { const bot = child(['listen', '--as', 'bob', '--exec', exec, ...config]); return () => bot.kill('SIGTERM'); },
+    stop: () => new Promise((done) => { running.on('exit', () => { fs.rmSync(dir, { recursive: true, force: true }); done(); }); running.kill('SIGTERM'); }),
+  };
+}
+
 /** A browser with a profile of its own. Every page's console and errors are collected in `complaints`. */
 export async function browser(options = {}) {
   const profile = fs.mkdtempSync(path.join(os.tmpdir(), 'hermes-bridge-page-'));

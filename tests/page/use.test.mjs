@@ -118,7 +118,7 @@ test('no address is an error page', async (t) => {
   for (const path of ['/ui/c/zzz', '/ui/x/0', '/ui/nowhere', '/ui/assets/none.css.map', '/ui/export.exe']) assert.equal((await fetch(bridge.url + path)).status, 404, path);
 });
 
-test('the policy is strict, files are kept by their names, and strangers are refused', async (t) => {
+test('the policy is strict, and files are kept by their names', async (t) => {
   const answer = await fetch(`${bridge.url}/ui`);
   const html = await answer.text();
   assert.equal(answer.headers.get('content-security-policy'), "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'");
@@ -129,7 +129,6 @@ test('the policy is strict, files are kept by their names, and strangers are ref
     assert.match(got.headers.get('cache-control'), /immutable/);
     assert.equal((await fetch(bridge.url + file, { headers: { 'if-none-match': got.headers.get('etag') } })).status, 304);
   }
-  assert.equal((await fetch(`${bridge.url}/ui`, { headers: { 'x-forwarded-for': '1.2.3.4' } })).status, 403);
 });
 
 test('an export is exactly what the address shows, whole', async (t) => {

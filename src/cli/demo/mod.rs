@@ -12,7 +12,7 @@ use clap::Args;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::Outcome;
+use super::{Outcome, ui_token};
 use crate::config::{self, Flags, Secret};
 use crate::engine::{AskRequest, Connection, Engine, ToBot};
 use crate::inbound;
@@ -44,7 +44,9 @@ async fn demo(args: DemoArgs) -> Outcome {
     let directory = Throwaway::new()?;
     let tokens = write_config(&directory.0)?;
     let flags = Flags { config: Some(directory.0.join("bridge.toml")), listen: Some(args.listen.clone()), data_dir: None };
-    let config = config::load(&flags, &|_| None).map_err(|e| e.to_string())?;
+    let mut config = config::load(&flags, &|_| None).map_err(|e| e.to_string())?;
+    // Nothing in it is anybody's; beyond this machine its owner may say more than a stranger all the same.
+    config.ui.open = config.listen.ip().is_loopback();
     let listener = TcpListener::bind(config.listen).await.map_err(|e| format!("cannot listen on {}: {e}", config.listen))?;
     let bound = listener.local_addr().map_err(|e| e.to_string())?;
     let store = Store::open(&config.data_dir).map_err(|e| e.to_string())?;
@@ -61,7 +63,10 @@ async fn demo(args: DemoArgs) -> Outcome {
     }
     println!("A relay with six invented bots; nothing of it stays after Ctrl-C.");
     println!("listening on {url}");
-    println!("open {url}/ui");
+    match engine.mint_owner_token().await.map_err(|e| e.to_string())? {
+        Some(token) => println!("open {}", ui_token::link(&url, token.reveal())),
+        None => println!("open {url}/ui"),
+    }
     if let Some((bot, token)) = tokens.first() {
         println!("To ask something yourself, as {bot}:");
         println!("  hermes-bridge ask --url {url} --token {} --to sre-bot 'what failed last night?'", token.reveal());

@@ -1,4 +1,4 @@
-//! The page's two files: one stylesheet, one script, inside the binary, addressed by what is in them. Owns their caching;
+//! The page's files: one stylesheet, one script, one for the login, inside the binary, addressed by what is in them. Owns their caching;
 //! they hold nothing of anybody.
 
 use std::sync::LazyLock;
@@ -10,9 +10,11 @@ use warp::reply::{Reply, Response};
 
 const CSS: &str = include_str!("assets/page.css");
 const JS: &str = include_str!("assets/page.js");
+const LOGIN_JS: &str = include_str!("assets/login.js");
 
 static CSS_NAME: LazyLock<String> = LazyLock::new(|| named(CSS, "css"));
 static JS_NAME: LazyLock<String> = LazyLock::new(|| named(JS, "js"));
+static LOGIN_JS_NAME: LazyLock<String> = LazyLock::new(|| named(LOGIN_JS, "login.js"));
 
 fn named(text: &str, kind: &str) -> String {
     let hash: String = Sha256::digest(text.as_bytes()).iter().take(6).map(|b| format!("{b:02x}")).collect();
@@ -27,10 +29,16 @@ pub(super) fn js() -> &'static str {
     &JS_NAME
 }
 
+/// The login's script, which is all that the login needs.
+pub(super) fn login_js() -> &'static str {
+    &LOGIN_JS_NAME
+}
+
 /// A file by its name. An older name gets the present file, unkept, so that an old page is not left without looks.
 pub(super) fn serve(name: &str, headers: &HeaderMap) -> Option<Response> {
     let (text, kind, present) = match name.rsplit_once('.') {
         Some((_, "css")) => (CSS, "text/css; charset=utf-8", &*CSS_NAME),
+        Some((_, "js")) if name.ends_with(".login.js") => (LOGIN_JS, "text/javascript; charset=utf-8", &*LOGIN_JS_NAME),
         Some((_, "js")) => (JS, "text/javascript; charset=utf-8", &*JS_NAME),
         _ => return None,
     };

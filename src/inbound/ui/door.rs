@@ -1,42 +1,75 @@
-//! Who may open the page: until there is a login, only whoever sits at this machine. Owns that refusal and the headers that
+//! Who may open the page: whoever has logged in, or sends a token that opens it. Owns that refusal and the headers that
 //! every answer under /ui carries.
 
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Response, StatusCode, Uri};
+use std::sync::Arc;
 
-use crate::inbound::{Body, full};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+
+use super::address::escaped;
+use super::view::FRAGMENT;
+use crate::engine::{Engine, Visitor};
+use crate::inbound::peer::Peer;
+use crate::inbound::{Body, auth, full};
 
 const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-const WHY: &str = "The page of this relay has no login yet, so it is shown only to whoever sits at its machine: on a listener at a loopback \
-address, opened by a loopback name, with no proxy in between.\n\nWhat to do: open it there, or bring it to you through ssh:\n\n    \
-ssh -L 8787:127.0.0.1:8787 the-relay's-machine\n\nthen open http://127.0.0.1:8787/ui. The relay must listen on a loopback address for that \
-(listen = \"127.0.0.1:8787\").\n";
+/// Who looks at the page, as every route under /ui finds it in its request.
+#[derive(Clone, Debug)]
+pub(in crate::inbound) struct Guest {
+    pub visitor: Visitor,
+    /// What a form of this guest must bring with it.
+    pub form_token: Arc<str>,
+    /// Came with a token in a header, which no browser sends by itself: its forms need bring nothing.
+    pub by_token: bool,
+    /// Can log out.
+    pub session: bool,
+}
 
 pub(in crate::inbound) fn is_page(path: &str) -> bool {
     path == "/ui" || path.starts_with("/ui/")
 }
 
-/// `None` when the page may be shown. A forwarded request is a stranger's, whatever it says of its host.
-pub(in crate::inbound) fn refusal(loopback: bool, uri: &Uri, headers: &HeaderMap) -> Option<Response<Body>> {
-    let host = uri.host().or_else(|| headers.get(header::HOST)?.to_str().ok()).unwrap_or_default();
-    let forwarded = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"].iter().any(|name| headers.contains_key(*name));
-    if loopback && !forwarded && is_loopback(host) {
-        return None;
+/// `None` when the request may pass, with its `Guest` and `Peer` put into it; the login and the page's looks are for everybody.
+pub(in crate::inbound) fn admit<B>(engine: &Engine, peer: Peer, request: &mut Request<B>) -> Option<Response<Body>> {
+    let guest = guest(engine, request.headers());
+    let path = request.uri().path();
+    if guest.is_none() && path != "/ui/login" && !path.starts_with("/ui/assets/") {
+        return Some(refusal(request));
     }
-    let mut response = Response::new(full(WHY));
-    *response.status_mut() = StatusCode::FORBIDDEN;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    guard(response.headers_mut());
-    Some(response)
+    request.extensions_mut().insert(peer);
+    if let Some(guest) = guest {
+        request.extensions_mut().insert(guest);
+    }
+    None
 }
 
-fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(v6) => v6.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
+fn guest(engine: &Engine, headers: &HeaderMap) -> Option<Guest> {
+    let visitor = auth::visitor(engine, headers)?;
+    let by_token = auth::has_bearer(headers);
+    let session = auth::session(headers).filter(|cookie| engine.visitor_of(cookie).is_some());
+    Some(Guest { visitor, form_token: engine.form_token(session).into(), by_token, session: session.is_some() })
+}
+
+/// People are led to the login and from there to where they wanted to go; programs hear 401.
+fn refusal<B>(request: &Request<B>) -> Response<Body> {
+    let (uri, headers) = (request.uri(), request.headers());
+    let reads = [Method::GET, Method::HEAD].contains(request.method());
+    let from_form = || headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).is_some_and(|v| v.contains("text/html"));
+    let for_programs = ["/ui/api/", "/ui/events", "/ui/export"].iter().any(|p| uri.path().starts_with(p)) || headers.contains_key(FRAGMENT);
+    let mut response = if for_programs || !(reads || from_form()) {
+        auth::not_a_visitor()
+    } else {
+        let here = uri.path_and_query().map_or("/ui", |p| p.as_str());
+        let to = if reads && here != "/ui" { format!("/ui/login?back={}", escaped(here)) } else { "/ui/login".to_owned() };
+        let mut response = Response::new(full(""));
+        *response.status_mut() = StatusCode::SEE_OTHER;
+        response.headers_mut().insert(header::LOCATION, HeaderValue::from_str(&to).unwrap_or(HeaderValue::from_static("/ui/login")));
+        response
     };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    guard(response.headers_mut());
+    response
 }
 
 /// What keeps a browser from doing anything with an answer but showing it.
@@ -44,7 +77,7 @@ pub(super) fn guard(headers: &mut HeaderMap) {
     let mut set = |name: HeaderName, value: &'static str| headers.insert(name, HeaderValue::from_static(value));
     set(header::CONTENT_SECURITY_POLICY, CSP);
     set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    // Not "no-referrer": with it a browser names no origin when it sends the form of the settings.
+    // Not "no-referrer": with it a browser names no origin when it sends a form.
     set(header::REFERRER_POLICY, "same-origin");
     set(HeaderName::from_static("cross-origin-opener-policy"), "same-origin");
     set(HeaderName::from_static("cross-origin-resource-policy"), "same-origin");
@@ -54,23 +87,34 @@ pub(super) fn guard(headers: &mut HeaderMap) {
 mod tests {
     use super::*;
 
-    fn status(loopback: bool, host: &str, extra: Option<&'static str>) -> Option<StatusCode> {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::HOST, host.parse().unwrap());
-        if let Some(name) = extra {
-            headers.insert(name, HeaderValue::from_static("1.2.3.4"));
-        }
-        refusal(loopback, &Uri::from_static("/ui"), &headers).map(|r| r.status())
+    fn refused(method: Method, path: &str, header: Option<(&'static str, &'static str)>) -> (u16, String) {
+        let mut request = Request::builder().method(method).uri(path).body(()).unwrap();
+        header.map(|(name, value)| request.headers_mut().insert(name, HeaderValue::from_static(value)));
+        let response = refusal(&request);
+        assert!(response.headers().contains_key(header::CONTENT_SECURITY_POLICY));
+        let told = response.headers().get(header::LOCATION).or_else(|| response.headers().get(header::WWW_AUTHENTICATE)).unwrap();
+        (response.status().as_u16(), told.to_str().unwrap().to_owned())
     }
 
     #[test]
-    fn the_page_is_for_whoever_sits_at_the_machine() {
-        for host in ["127.0.0.1:8787", "localhost", "[::1]:8787"] {
-            assert_eq!(status(true, host, None), None, "{host}");
-            assert_eq!(status(false, host, None), Some(StatusCode::FORBIDDEN), "{host}");
+    fn people_are_led_to_the_login_and_programs_hear_401() {
+        assert_eq!(refused(Method::GET, "/ui", None), (303, "/ui/login".into()));
+        assert_eq!(refused(Method::GET, "/ui/x/1?a=b&c=%22", None), (303, "/ui/login?back=%2Fui%2Fx%2F1%3Fa%3Db%26c%3D%2522".into()));
+        assert_eq!(refused(Method::POST, "/ui/settings", Some(("accept", "text/html,*/*"))), (303, "/ui/login".into()));
+        for (method, path, header) in [
+            (Method::GET, "/ui/api/state", None),
+            (Method::GET, "/ui/events", None),
+            (Method::GET, "/ui/export.csv", None),
+            (Method::GET, "/ui", Some((FRAGMENT, "found"))),
+            (Method::POST, "/ui/ask", None),
+            (Method::GET, "/ui/api/state", Some(("accept", "text/html"))),
+        ] {
+            assert_eq!(refused(method, path, header), (401, "Bearer".into()), "{path}");
         }
-        assert_eq!(status(true, "bridge.example.org", None), Some(StatusCode::FORBIDDEN));
-        assert_eq!(status(true, "localhost", Some("x-forwarded-for")), Some(StatusCode::FORBIDDEN));
+    }
+
+    #[test]
+    fn the_page_is_what_lies_under_its_name() {
         assert!(is_page("/ui") && is_page("/ui/x") && !is_page("/uix"));
     }
 }

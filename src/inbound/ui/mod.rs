@@ -2,7 +2,7 @@
 //! Owns which address shows what; renders what the engine found and decides nothing about it.
 //!
 //! `page` is the frame, `list`, `thread` and `agents` are what stands in it, `item` is one exchange wherever it is shown;
-//! `live` and `export` stream; `door` says who may look.
+//! `live` and `export` stream; `door` says who may look, `login` lets in, `form` is what people send.
 
 mod address;
 mod agents;
@@ -11,14 +11,17 @@ mod assets;
 mod chart;
 pub(super) mod door;
 mod export;
+mod form;
 mod item;
 mod list;
 mod live;
+mod login;
 mod page;
 mod rail;
 mod routes;
 mod text;
 mod thread;
+mod throttle;
 mod view;
 mod when;
 mod words;
@@ -30,7 +33,7 @@ use warp::http::{StatusCode, header};
 use warp::reply::{Reply, Response};
 
 use crate::core::ids::{ConversationId, Millis, RequestId};
-use crate::engine::{Engine, HistoryError, Search};
+use crate::engine::{Engine, HistoryError, Search, Visitor};
 use crate::wire::history::{self, ExchangeJson};
 use address::Address;
 use page::{Page, Part};
@@ -168,6 +171,24 @@ impl Ask {
         let address = self.address();
         let page = Page { title, part: Part::Other, address: &address, events: None, kind: "notice" };
         self.show(status, &page, &html! { div id="found" { (page::notice(title, body)) } })
+    }
+
+    /// A form that is not obeyed.
+    fn refused(&self, why: &str) -> Response {
+        self.say(
+            StatusCode::FORBIDDEN,
+            self.view.words().not_done,
+            &html! { p { (why) } p { a href="/ui" { "← " (self.view.words().all_conversations) } } },
+        )
+    }
+
+    /// Who asks.
+    fn api_me(self) -> Response {
+        let (role, name) = match self.view.guest.as_ref().map(|g| &g.visitor) {
+            Some(Visitor::Viewer(name)) => ("viewer", Some(name.to_string())),
+            _ => ("owner", None),
+        };
+        api::json(&serde_json::json!({ "role": role, "name": name, "open": self.engine.config().ui.open }))
     }
 
     async fn api_state(self) -> Response {

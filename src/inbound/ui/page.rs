@@ -4,8 +4,10 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::address::Address;
 use super::assets;
+use super::form::TOKEN;
 use super::view::{CLOCK, LANG, THEME, THEMES, View};
 use super::words::Lang;
+use crate::engine::Visitor;
 
 const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32'%3E%3Crect width='32' height='32' rx='8' fill='%230b6e66'/%3E%3Cpath d='M5 22c2-9 20-9 22 0M5 22h22M11 16.5V22m5-6.9V22m5-5.5V22' stroke='%23fff' stroke-width='2.4' fill='none' stroke-linecap='round'/%3E%3C/svg%3E";
 const MARK: &str = "<svg viewBox='0 0 32 32' aria-hidden='true'><rect width='32' height='32' rx='8'/><path d='M5 22c2-9 20-9 22 0M5 22h22M11 16.5V22m5-6.9V22m5-5.5V22'/></svg>";
@@ -36,17 +38,10 @@ pub(super) fn frame(view: &View, page: &Page<'_>, main: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang=(view.lang.code()) data-theme=(view.theme) {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content=(match view.theme { "light" => "light", "dark" => "dark", _ => "light dark" });
-                title { (page.title) " · hermes-bridge" }
-                link rel="icon" href=(ICON);
-                link rel="stylesheet" href=(assets::css());
-                script type="module" src=(assets::js()) {}
-            }
+            (head(view, page.title, assets::js()))
             body data-kind=(page.kind) data-events=[page.events.as_deref()] data-words=(script_words(view)) data-clock=(if view.utc { "utc" } else { "local" }) data-offset=(super::when::offset_minutes(view.now, &view.zone)) {
                 a class="skip" href="#main" { (words.skip) }
+                @if view.open { p class="open-to-all" { (words.open_to_all) } }
                 header class="top" {
                     div class="bar" {
                         a class="brand" href="/ui" aria-label="hermes-bridge" { (PreEscaped(MARK)) span { "hermes-bridge" } }
@@ -67,6 +62,39 @@ pub(super) fn frame(view: &View, page: &Page<'_>, main: &Markup) -> Markup {
             }
         }
     }
+}
+
+fn head(view: &View, title: &str, script: &str) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content=(match view.theme { "light" => "light", "dark" => "dark", _ => "light dark" });
+            title { (title) " · hermes-bridge" }
+            link rel="icon" href=(ICON);
+            link rel="stylesheet" href=(assets::css());
+            script type="module" src=(script) {}
+        }
+    }
+}
+
+/// The document of the login: nothing of the relay is in it.
+pub(super) fn bare(view: &View, title: &str, main: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang=(view.lang.code()) data-theme=(view.theme) {
+            (head(view, title, assets::login_js()))
+            body class="bare" {
+                header class="top" { div class="bar" { span class="brand" { (PreEscaped(MARK)) span { "hermes-bridge" } } } }
+                main id="main" { (main) }
+            }
+        }
+    }
+}
+
+/// What proves that a form is from a page of ours.
+pub(super) fn form_token(view: &View) -> Markup {
+    html! { input type="hidden" name=(TOKEN) value=(view.guest.as_ref().map_or("", |g| &g.form_token)); }
 }
 
 fn search(view: &View, page: &Page<'_>) -> Markup {
@@ -99,6 +127,7 @@ fn settings(view: &View) -> Markup {
         details class="menu" id="settings" {
             summary aria-label=(words.settings) title=(words.settings) { (PreEscaped(GEAR)) }
             form action="/ui/settings" method="post" {
+                (form_token(view))
                 input type="hidden" name="back" value=(view.here);
                 fieldset { legend { (words.language) } div class="pick" {
                     @for lang in Lang::ALL { (choice(LANG, lang.code(), lang.name(), Some(lang.code()), lang == view.lang)) }
@@ -112,7 +141,21 @@ fn settings(view: &View) -> Markup {
                 } }
                 button type="button" class="js plain" id="show-keys" { (words.keys) " " kbd { "?" } }
             }
+            @if view.guest.as_ref().is_some_and(|g| g.session) {
+                form action="/ui/logout" method="post" {
+                    (form_token(view))
+                    button type="submit" class="plain" { (words.log_out) (who(view)) }
+                }
+            }
         }
+    }
+}
+
+/// A viewer's name; the owner has none.
+fn who(view: &View) -> String {
+    match view.guest.as_ref().map(|g| &g.visitor) {
+        Some(Visitor::Viewer(name)) => format!(" ({name})"),
+        _ => String::new(),
     }
 }
 

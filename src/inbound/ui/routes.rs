@@ -4,15 +4,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use warp::filters::BoxedFilter;
-use warp::http::{HeaderMap, StatusCode, header};
+use warp::http::{HeaderMap, header};
 use warp::path::FullPath;
 use warp::reply::{Reply, Response};
 use warp::{Filter, Rejection};
 
+use super::door::Guest;
+use super::form::{Form, pairs};
+use super::throttle::Throttle;
 use super::view::{CLOCK, LANG, THEME, View};
-use super::{Ask, api, assets, door, export, live};
+use super::{Ask, api, assets, door, export, live, login};
 use crate::core::ids::{ConversationId, Seq};
 use crate::engine::Engine;
+use crate::inbound::peer::Peer;
 
 /// A form of the page is small.
 const MAX_FORM: u64 = 16 * 1024;
@@ -22,12 +26,13 @@ const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(25);
 pub(in crate::inbound) fn routes(engine: Arc<Engine>) -> BoxedFilter<(Response,)> {
     let ask = ask(engine);
     let reading = warp::get().or(warp::head()).unify();
-    let get = reading.and(ask);
+    let get = reading.and(ask.clone());
     let pages = warp::path!("ui").and(get.clone()).then(Ask::list).boxed();
     let pages = pages.or(warp::path!("ui" / "c" / String).and(get.clone()).then(|id, ask: Ask| ask.conversation(id))).unify().boxed();
     let pages = pages.or(warp::path!("ui" / "x" / String).and(get.clone()).then(|id, ask: Ask| ask.exchange(id))).unify().boxed();
     let pages = pages.or(warp::path!("ui" / "agents").and(get.clone()).then(Ask::agents)).unify().boxed();
     let api = warp::path!("ui" / "api" / "state").and(get.clone()).then(Ask::api_state).boxed();
+    let api = api.or(warp::path!("ui" / "api" / "me").and(get.clone()).map(Ask::api_me)).unify().boxed();
     let api = api.or(warp::path!("ui" / "api" / "search").and(get.clone()).then(Ask::api_search)).unify().boxed();
     let api = api.or(warp::path!("ui" / "api" / "agents").and(get.clone()).then(Ask::api_agents)).unify().boxed();
     let api = api.or(warp::path!("ui" / "api" / "exchanges" / String).and(get.clone()).then(|id, ask: Ask| ask.api_exchange(id))).unify().boxed();
@@ -37,11 +42,31 @@ pub(in crate::inbound) fn routes(engine: Arc<Engine>) -> BoxedFilter<(Response,)
     let events = warp::path!("ui" / "events").and(get.clone()).and(last).map(events).boxed();
     let exports = warp::path!("ui" / String).and(get.clone()).and_then(exported).boxed();
     let files = warp::path!("ui" / "assets" / String).and(reading).and(warp::header::headers_cloned()).map(file).boxed();
-    let body = warp::body::content_length_limit(MAX_FORM).and(warp::body::bytes());
-    let settings = warp::path!("ui" / "settings").and(warp::post()).and(body).map(settings).boxed();
+    let forms = forms(ask);
     let lost = warp::path("ui").and(get).and(warp::path::full()).and_then(lost).boxed();
-    let known = pages.or(api).unify().or(events).unify().or(files).unify().or(settings).unify().or(exports).unify().or(lost).unify();
+    let known = pages.or(api).unify().or(events).unify().or(files).unify().or(forms).unify().or(exports).unify().or(lost).unify();
     known.map(guarded).boxed()
+}
+
+/// Everything that is sent with POST. What is not the login's is read by `Form::read`, which asks for the form's token.
+fn forms(ask: BoxedFilter<(Ask,)>) -> BoxedFilter<(Response,)> {
+    let throttle = Arc::new(Throttle::default());
+    let sent = warp::post().and(ask.clone()).and(warp::body::content_length_limit(MAX_FORM)).and(warp::body::bytes());
+    let form = sent.clone().map(|ask, body: Bytes| Form::read(ask, &body)).boxed();
+    let from = warp::ext::get::<Peer>().and(warp::header::headers_cloned());
+    let shown = warp::path!("ui" / "login").and(warp::get().or(warp::head()).unify()).and(ask).map(Ask::login_page).boxed();
+    let login = warp::path!("ui" / "login")
+        .and(sent)
+        .and(from)
+        .then(move |ask, body: Bytes, peer, headers| login::log_in(Form::of_stranger(ask, &body), peer, headers, throttle.clone()));
+    let logout = warp::path!("ui" / "logout").and(form.clone()).and(from).then(|form: Result<Form, Response>, peer, headers| async move {
+        match form {
+            Ok(form) => login::log_out(form, peer, headers).await,
+            Err(refusal) => refusal,
+        }
+    });
+    let settings = warp::path!("ui" / "settings").and(form).map(|form: Result<Form, Response>| form.map_or_else(|refusal| refusal, |f| settings(&f)));
+    shown.or(login).unify().or(logout).unify().or(settings).unify().boxed()
 }
 
 /// A page for people; scripts get the JSON of every other route.
@@ -56,14 +81,12 @@ fn guarded(mut response: Response) -> Response {
 
 fn ask(engine: Arc<Engine>) -> BoxedFilter<(Ask,)> {
     let query = warp::query::raw().or(warp::any().map(String::new)).unify();
-    let read = move |path: FullPath, query: String, headers: HeaderMap| {
-        // Whatever stands there is read; nothing in it is an error.
-        let url = reqwest::Url::parse(&format!("http://relay/?{query}"));
-        let pairs = url.map(|u| u.query_pairs().take(50).map(|(n, v)| (n.into_owned(), v.into_owned())).collect()).unwrap_or_default();
+    let read = move |path: FullPath, query: String, headers: HeaderMap, guest: Option<Guest>| {
         let here = if query.is_empty() { path.as_str().to_owned() } else { format!("{}?{query}", path.as_str()) };
-        Ask { engine: engine.clone(), view: View::read(&headers, engine.now(), here), pairs }
+        let view = View { guest, open: engine.config().ui.open, ..View::read(&headers, engine.now(), here) };
+        Ask { engine: engine.clone(), view, pairs: pairs(&query) }
     };
-    warp::path::full().and(query).and(warp::header::headers_cloned()).map(read).boxed()
+    warp::path::full().and(query).and(warp::header::headers_cloned()).and(warp::ext::optional()).map(read).boxed()
 }
 
 fn events(ask: Ask, last: Option<String>) -> Response {
@@ -94,23 +117,12 @@ fn file(name: String, headers: HeaderMap) -> Response {
 }
 
 /// Keeps what was chosen as cookies and goes back to where it was chosen.
-fn settings(body: Bytes) -> Response {
-    let form = String::from_utf8_lossy(&body);
-    let url = reqwest::Url::parse(&format!("http://relay/?{form}"));
-    let pairs: Vec<(String, String)> =
-        url.map(|u| u.query_pairs().take(20).map(|(n, v)| (n.into_owned(), v.into_owned())).collect()).unwrap_or_default();
-    // Only a page of ours, never another host.
-    let back =
-        pairs.iter().find(|(n, _)| n == "back").map(|(_, v)| v.as_str()).filter(|v| door::is_page(v.split(['?', '#']).next().unwrap_or_default()));
-    let mut response = StatusCode::SEE_OTHER.into_response();
-    let headers = response.headers_mut();
-    let to = header::HeaderValue::from_str(back.unwrap_or("/ui")).unwrap_or(header::HeaderValue::from_static("/ui"));
-    headers.insert(header::LOCATION, to);
-    for (name, value) in
-        pairs.iter().filter(|(n, v)| [LANG, THEME, CLOCK].contains(&n.as_str()) && v.bytes().all(|b| b.is_ascii_alphanumeric()) && v.len() < 20)
-    {
+fn settings(form: &Form) -> Response {
+    let mut response = form.back();
+    let chosen = form.fields().filter(|(n, v)| [LANG, THEME, CLOCK].contains(n) && v.bytes().all(|b| b.is_ascii_alphanumeric()) && v.len() < 20);
+    for (name, value) in chosen {
         if let Ok(cookie) = header::HeaderValue::from_str(&format!("{name}={value}; Path=/ui; Max-Age=31536000; SameSite=Strict")) {
-            headers.append(header::SET_COOKIE, cookie);
+            response.headers_mut().append(header::SET_COOKIE, cookie);
         }
     }
     response

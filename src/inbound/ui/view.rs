@@ -5,6 +5,7 @@ use jiff::tz::{Offset, TimeZone};
 use warp::http::HeaderMap;
 use warp::http::header::{ACCEPT_LANGUAGE, COOKIE, HOST};
 
+use super::door::Guest;
 use super::words::{Lang, Words};
 use crate::core::ids::Millis;
 
@@ -29,6 +30,10 @@ pub(super) struct View {
     pub host: String,
     /// Path and query of this page, to come back to.
     pub here: String,
+    /// `None` at the login.
+    pub guest: Option<Guest>,
+    /// There is no login.
+    pub open: bool,
 }
 
 impl View {
@@ -43,7 +48,7 @@ impl View {
         let zone = if utc { TimeZone::UTC } else { zone(cookie(ZONE)).unwrap_or_else(TimeZone::system) };
         let theme = THEMES.into_iter().find(|t| *t == cookie(THEME)).unwrap_or("system");
         let host: String = header(HOST.as_str()).chars().filter(|c| c.is_ascii_alphanumeric() || ".:-[]".contains(*c)).take(100).collect();
-        Self { lang, theme, zone, utc, now, fragment: headers.contains_key(FRAGMENT), host, here }
+        Self { lang, theme, zone, utc, now, fragment: headers.contains_key(FRAGMENT), host, here, guest: None, open: false }
     }
 
     pub(super) fn words(&self) -> &'static Words {

@@ -209,6 +209,16 @@ words! {
     s_loop_limit: "loop stopped", "boucle stoppée", "bucle detenido", "循环已阻止";
     s_rate_limited: "too many", "trop de demandes", "demasiadas", "过于频繁";
     s_too_large: "too long", "trop long", "demasiado largo", "过长";
+    log_in: "Log in", "Se connecter", "Iniciar sesión", "登录";
+    log_in_why: "The owner’s token opens this page. It was shown once when it was made; another one is made by", "Le jeton du propriétaire ouvre cette page. Il a été affiché une seule fois, à sa création ; pour en créer un autre :", "El token del propietario abre esta página. Se mostró una sola vez, al crearlo; para crear otro:", "用所有者令牌打开此页面。令牌只在生成时显示一次；要重新生成，请运行";
+    token: "Token", "Jeton", "Token", "令牌";
+    log_in_wrong: "This token opens nothing here.", "Ce jeton n’ouvre rien ici.", "Este token no abre nada aquí.", "此令牌无效。";
+    log_in_slow: "Too many tries. Wait {n} s.", "Trop d’essais. Attendez {n} s.", "Demasiados intentos. Espere {n} s.", "尝试次数过多，请等待 {n} 秒。";
+    log_out: "Log out", "Se déconnecter", "Cerrar sesión", "退出登录";
+    open_to_all: "No login: whoever reaches this address reads everything and acts as the owner.", "Sans connexion : quiconque atteint cette adresse lit tout et agit en propriétaire.", "Sin inicio de sesión: quien llegue a esta dirección lee todo y actúa como propietario.", "未启用登录：能访问此地址的人都可以查看全部内容并以所有者身份操作。";
+    not_done: "Not done", "Non effectué", "No realizado", "未执行";
+    form_old: "This form is from an older page, or from elsewhere. Go back, reload the page and send it again.", "Ce formulaire vient d’une page ancienne ou d’ailleurs. Revenez, rechargez la page et renvoyez-le.", "Este formulario es de una página antigua o de otro sitio. Vuelva, recargue la página y envíelo de nuevo.", "此表单来自旧页面或其他网站。请返回并刷新页面后重新提交。";
+    viewer_only: "With this login you may read, but not act.", "Avec cette connexion vous pouvez lire, mais pas agir.", "Con esta sesión puede leer, pero no actuar.", "此登录只能查看，不能操作。";
     s_conflict: "conflict", "conflit", "conflicto", "冲突";
     s_store_unavailable: "not recorded", "non enregistré", "no registrado", "未记录";
 }

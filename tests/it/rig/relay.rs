@@ -36,12 +36,16 @@ pub fn token(agent: &str) -> String {
     format!("tok-{agent}-0123456789")
 }
 
+/// The page's owner token of every relay that is not told another.
+pub const OWNER: &str = "owner-token-of-the-tests";
+
 /// The program without what the surroundings might tell it.
 fn program(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hermes-bridge"));
     for name in ["PORT", "HERMES_BRIDGE_CONFIG", "HERMES_BRIDGE_RELAY_URL", "HERMES_BRIDGE_TOKEN", "RUST_LOG"] {
         command.env_remove(name);
     }
+    command.env("HERMES_BRIDGE_UI_TOKEN", OWNER);
     command.current_dir(dir).kill_on_drop(true).stdin(Stdio::null());
     command
 }
@@ -89,6 +93,11 @@ impl Relay {
     }
 
     pub async fn up_with(&mut self, arguments: &[&str]) {
+        self.up_in(arguments, &[]).await;
+    }
+
+    /// In surroundings of its own.
+    pub async fn up_in(&mut self, arguments: &[&str], env: &[(&str, &str)]) {
         assert!(self.child.is_none(), "it runs");
         self.runs += 1;
         let file = |kind: &str| File::create(self.path(&format!("{kind}-{}", self.runs))).unwrap();
@@ -96,7 +105,7 @@ impl Relay {
         if let Some(filter) = self.log {
             command.env("RUST_LOG", filter);
         }
-        let mut child = command.args(arguments).stdout(file("out")).stderr(file("err")).spawn().unwrap();
+        let mut child = command.args(arguments).envs(env.iter().copied()).stdout(file("out")).stderr(file("err")).spawn().unwrap();
         let out = self.path(&format!("out-{}", self.runs));
         let listening = until("the relay listens", async || {
             assert!(child.try_wait().unwrap().is_none(), "the relay ended: {}", self.said());
@@ -192,9 +201,10 @@ impl Relay {
         bot
     }
 
+    /// As the page's owner.
     pub async fn get(&self, path: &str) -> (u16, String) {
-        let client = super::caller::http();
-        let response = soon(path, client.get(format!("{}{path}", self.url())).send()).await.unwrap();
+        let request = super::caller::http().get(format!("{}{path}", self.url())).bearer_auth(OWNER);
+        let response = soon(path, request.send()).await.unwrap();
         (response.status().as_u16(), response.text().await.unwrap())
     }
 

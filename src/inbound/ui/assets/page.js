@@ -7,6 +7,9 @@ const found = () => $('#found');
 const parse = (html) => { const box = document.createElement('template'); box.innerHTML = html; return box.content; };
 const store = { get: (k) => { try { return localStorage.getItem(k); } catch { return null; } }, set: (k, v) => { try { localStorage.setItem(k, v); } catch { /* not kept */ } } };
 
+// The login is over, or was ended elsewhere.
+const out = () => location.assign(`/ui/login?back=${encodeURIComponent(location.pathname + location.search)}`);
+
 // One voice: what is said replaces what was.
 let saying;
 function say(text, after = 0) {
@@ -54,6 +57,7 @@ async function show(url, { speak = true, gently = false } = {}) {
   found().setAttribute('aria-busy', 'true');
   try {
     const answer = await fetch(url, { headers: { 'x-fragment': 'found' }, signal: flight.signal });
+    if (answer.status === 401) return out();
     const fresh = $('#found', parse(await answer.text()));
     // A late older answer never replaces a newer one.
     if (mine !== asked || !fresh) return;
