@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod client;
 mod demo;
+mod dice;
 mod healthcheck;
 mod install;
 mod listen;

@@ -78,13 +78,12 @@ impl Connection {
         self.first_event(response.into_body()).await
     }
 
-    /// The status of a GET; its body is read and forgotten.
-    pub(super) async fn get(&mut self, path: &str) -> Result<StatusCode, String> {
+    /// Status and body of a GET.
+    pub(super) async fn get(&mut self, path: &str) -> Result<(StatusCode, Vec<u8>), String> {
         let request = Request::get(path).header(header::HOST, &self.host).body(Full::default()).map_err(|e| format!("GET {path}: {e}"))?;
         let response = self.send(request).await?;
         let status = response.status();
-        self.whole_body(response.into_body()).await?;
-        Ok(status)
+        Ok((status, self.whole_body(response.into_body()).await?))
     }
 
     async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, String> {

@@ -2,7 +2,7 @@
 //!
 //! Owns the flags and the ways out; the parts are `plan` (what runs in which order), `server` (children), `floor`
 //! (the echo they are compared with), `client`, `bot` and `load` (the callers), `script` and `check` (what
-//! is said) and `report` and `table` (what is printed).
+//! is said), `history` and `past` (a relay with much to search) and `report` and `table` (what is printed).
 //! Never judges its figures: the exit code says whether it ran.
 
 mod bot;
@@ -12,8 +12,10 @@ mod floor;
 mod floor_log;
 mod floor_wire;
 mod given;
+mod history;
 mod idle;
 mod load;
+mod past;
 mod plan;
 mod proc;
 mod report;
@@ -39,6 +41,8 @@ Examples:
   hermes-bridge bench --quick                  the same in under 20 seconds
   hermes-bridge bench --only asks --askers 16,64,256 --message-bytes 16384
   hermes-bridge bench --only idle --idle-bots 10000
+  hermes-bridge bench --only history --exchanges 1000000 --dir /var/lib
+                                               start, index and searches with a long history: ten minutes and 6 GB
   hermes-bridge bench --dir /var/lib --json    on the disk that will hold the data, for a machine to read
   hermes-bridge bench --url http://127.0.0.1:8787 --tokens tokens.txt
                                                a relay that runs already; its history keeps the questions";
@@ -74,6 +78,10 @@ pub struct BenchArgs {
     /// Bots that only stay connected
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = count(60_000))]
     idle_bots: u32,
+
+    /// With --only history: exchanges of about a kilobyte in the history
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = count(100_000_000))]
+    exchanges: u32,
 
     /// Short rounds: under 20 seconds for everything
     #[arg(long)]
@@ -135,6 +143,8 @@ enum Part {
     Idle,
     /// From start to ready, and memory at rest
     Start,
+    /// A long history: start, building the index, searches (only when it is named)
+    History,
 }
 
 fn count(most: i64) -> clap::builder::RangedI64ValueParser<u32> {

@@ -4,6 +4,7 @@
 //! a time, round by round. Knows no HTTP.
 
 use super::given::given;
+use super::history;
 use super::idle::{self, IdleBots, Start};
 use super::load::{self, Figures, Level};
 use super::proc::{self, Machine};
@@ -68,6 +69,7 @@ pub(super) async fn run(args: BenchArgs) -> Result<Report, String> {
         asks: Vec::new(),
         list_agents: None,
         idle_bots: None,
+        history: None,
     };
     for part in &plan.parts {
         match part {
@@ -75,6 +77,7 @@ pub(super) async fn run(args: BenchArgs) -> Result<Report, String> {
             Part::Asks => report.asks = plan.asks(&launcher).await?,
             Part::List => report.list_agents = Some(plan.lists(&launcher).await?),
             Part::Idle => report.idle_bots = Some(plan.idle(&launcher).await?),
+            Part::History => report.history = Some(history::measure(&launcher, u64::from(args.exchanges)).await?),
         }
     }
     Ok(report)

@@ -24,8 +24,34 @@ fn ticks_in(stat: &str) -> Option<u64> {
 
 /// Resident memory in MB (10^6 bytes).
 pub(super) fn rss_mb(pid: Option<u32>) -> Option<f64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", pid?)).ok()?;
-    Some(kilobytes(&status, "VmRSS:")? as f64 * 1024.0 / 1e6)
+    Memory::of(pid).rss_mb
+}
+
+/// What a process has in memory, in MB (10^6 bytes).
+#[derive(Serialize)]
+pub(super) struct Memory {
+    pub rss_mb: Option<f64>,
+    /// Without what it only looks at in files, which the system takes back at need.
+    pub own_mb: Option<f64>,
+    /// The most that was resident at any time.
+    pub peak_mb: Option<f64>,
+}
+
+impl Memory {
+    pub(super) fn of(pid: Option<u32>) -> Self {
+        let status = pid.and_then(|pid| fs::read_to_string(format!("/proc/{pid}/status")).ok()).unwrap_or_default();
+        let mb = |key| kilobytes(&status, key).map(|kb| kb as f64 * 1024.0 / 1e6);
+        Self { rss_mb: mb("VmRSS:"), own_mb: mb("RssAnon:"), peak_mb: mb("VmHWM:") }
+    }
+}
+
+/// Bytes of a file, or of all files below a directory.
+pub(super) fn size(path: &Path) -> u64 {
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => fs::read_dir(path).into_iter().flatten().flatten().map(|entry| size(&entry.path())).sum(),
+        Ok(meta) => meta.len(),
+        Err(_) => 0,
+    }
 }
 
 fn kilobytes(text: &str, key: &str) -> Option<u64> {

@@ -3,6 +3,7 @@
 //! Owns the shape of the figures; measures nothing and words nothing (`table` does). A ratio is the median of the ratios of each
 //! round, because what disturbs the machine disturbs neighbours in time alike.
 
+use super::history::History;
 use super::idle::{IdleBots, Start};
 use super::load::Figures;
 use super::proc::Machine;
@@ -19,6 +20,8 @@ pub(super) struct Report {
     pub asks: Vec<AskLevel>,
     pub list_agents: Option<Lists>,
     pub idle_bots: Option<Beside<IdleBots>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<History>,
 }
 
 #[derive(Serialize)]

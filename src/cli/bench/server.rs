@@ -10,14 +10,18 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// What a relay under test is told beyond its defaults, so that no limit against abuse is what is measured.
-pub(super) const LIMITS: &str = "[limits]
+/// What a relay under test is told beyond its defaults, so that no limit against abuse and no login is what is measured.
+pub(super) const LIMITS: &str = "[ui]
+open = true
+
+[limits]
 max_connections = 100000
 max_connections_per_agent = 100000
 max_connections_per_address = 100000
@@ -82,13 +86,17 @@ pub(super) struct Server {
     pub ready_ms: f64,
     child: Child,
     output: JoinHandle<()>,
-    _files: Scratch,
+    _files: Arc<Scratch>,
 }
 
 impl Launcher {
     /// Starts a server with `askers` and `bots` known to it, over empty files, and waits until it is ready.
     pub(super) async fn start(&self, kind: Kind, askers: usize, bots: usize) -> Result<Server, String> {
-        let files = Scratch::new(&self.parent)?;
+        self.start_over(Arc::new(Scratch::new(&self.parent)?), kind, askers, bots).await
+    }
+
+    /// The same over the files that an earlier one left.
+    pub(super) async fn start_over(&self, files: Arc<Scratch>, kind: Kind, askers: usize, bots: usize) -> Result<Server, String> {
         let (askers, bots) = (agents("asker", askers)?, agents("bot", bots)?);
         let mut command = self.command(kind, files.path(), askers.iter().chain(&bots))?;
         let log = files.path().join("stderr");
@@ -118,10 +126,12 @@ impl Launcher {
             }
             text.push_str(&self.extra);
             let config = dir.join("bridge.toml");
-            write_private(&config, &text)?;
+            if !config.exists() {
+                write_private(&config, &text)?;
+            }
             let mut command = Command::new(&self.relay);
             command.arg("serve").arg("--config").arg(config);
-            command.args(["--listen", "127.0.0.1:0", "--data-dir"]).arg(dir.join("data"));
+            command.args(["--listen", "127.0.0.1:0", "--data-dir"]).arg(data_dir(dir));
             return Ok(command);
         }
         for Agent { name, token } in agents {
@@ -136,6 +146,11 @@ impl Launcher {
         }
         Ok(command)
     }
+}
+
+/// Where a relay under test keeps its data, below its files.
+pub(super) fn data_dir(files: &Path) -> PathBuf {
+    files.join("data")
 }
 
 impl Server {
@@ -191,7 +206,7 @@ async fn until_ready(endpoint: &Endpoint) -> Result<(), String> {
     let nobody = Agent { name: String::new(), token: "none".to_owned() };
     loop {
         let mut connection = Connection::open(endpoint, &nobody).await?;
-        if connection.get("/ready").await?.is_success() {
+        if connection.get("/ready").await?.0.is_success() {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -2,9 +2,10 @@
 //!
 //! Owns columns, units and words; computes nothing.
 
+use super::history::{History, Searches};
 use super::idle::{IdleBots, Start};
 use super::load::Figures;
-use super::proc::Machine;
+use super::proc::{Machine, Memory};
 use super::report::{Beside, Lists, Ratios, Report, Settings};
 use std::fmt::Write as _;
 
@@ -34,7 +35,7 @@ impl Report {
         if let Some(start) = &self.start {
             starts(out, start)?;
         }
-        Ok(())
+        self.history.as_ref().map_or(Ok(()), |one| history(out, one))
     }
 
     fn asks(&self, out: &mut String) -> std::fmt::Result {
@@ -84,6 +85,27 @@ fn starts(out: &mut String, start: &Beside<Start>) -> std::fmt::Result {
         writeln!(out, "           {name:<19} {ready_ms:>14.1} {}", cell(*idle_rss_mb, 16, 1))?;
     }
     Ok(())
+}
+
+fn history(out: &mut String, history: &History) -> std::fmt::Result {
+    let History { exchanges, store_mb, written_per_second, ready_without_index_ms, indexed_per_second, index_mb, .. } = history;
+    writeln!(out, "\nA history of {exchanges} exchanges, about a kilobyte of text each: store {store_mb:.0} MB, index {index_mb:.0} MB")?;
+    writeln!(out, "  written by the store alone     {written_per_second:>10.0} a second")?;
+    writeln!(out, "  ready without an index         {ready_without_index_ms:>10.1} ms")?;
+    writeln!(out, "  index built                    {indexed_per_second:>10.0} a second; memory {}", memory(&history.while_building))?;
+    let History { ready_after_kill_ms, ready_after_kill_max_ms, .. } = history;
+    writeln!(out, "  ready after kill -9            {ready_after_kill_ms:>10.1} ms, at most {ready_after_kill_max_ms:.1}")?;
+    writeln!(out, "  memory after the searches      {:>10}", memory(&history.while_serving))?;
+    writeln!(out, "\nSearches over HTTP                     asked   p50 ms   p95 ms   max ms")?;
+    for Searches { what, asked, p50_ms, p95_ms, max_ms } in &history.searches {
+        writeln!(out, "  {what:<35} {asked:>6} {p50_ms:>8.2} {p95_ms:>8.2} {max_ms:>8.2}")?;
+    }
+    Ok(())
+}
+
+fn memory(memory: &Memory) -> String {
+    let Memory { rss_mb, own_mb, peak_mb } = memory;
+    format!("{} MB resident, {} of them its own, {} at the most", cell(*rss_mb, 0, 0), cell(*own_mb, 0, 0), cell(*peak_mb, 0, 0))
 }
 
 fn figures(out: &mut String, at_once: usize, servers: &Beside<Figures>) -> std::fmt::Result {

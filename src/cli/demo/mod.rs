@@ -13,12 +13,13 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{Outcome, ui_token};
+use crate::cli::dice::Dice;
 use crate::config::{self, Flags, Secret};
 use crate::engine::{AskRequest, Connection, Engine, ToBot};
 use crate::inbound;
 use crate::store::Store;
 use lines::{BOTS, SCRIPTS};
-use past::{Dice, name};
+use past::name;
 
 /// The last of the bots is away, so that the page has one to show as offline.
 const PRESENT: usize = BOTS.len() - 1;

@@ -1,11 +1,10 @@
 //! A past for the demo: exchanges of several days with outcomes of every kind, written to the store as if they had
-//! happened. Owns the dice; the same number of exchanges is always the same story.
+//! happened. The same number of exchanges is always the same story.
 
 use std::sync::Arc;
 
-use uuid::{Builder, Uuid};
-
 use super::lines::{BOTS, FAILURES, SCRIPTS, Script};
+use crate::cli::dice::Dice;
 use crate::core::effect::Fact;
 use crate::core::exchange::{Asked, End, Late, Trail, WhenOffline, Work};
 use crate::core::ids::{AgentName, ConversationId, Millis, RequestId};
@@ -17,32 +16,6 @@ const HOUR: u64 = 3_600_000;
 const QUIET_MS: u64 = 120_000;
 /// When the bots were last seen; all but one are back at once.
 const AWAY: u64 = 170_000;
-
-/// xorshift: no randomness, only variety.
-pub(super) struct Dice(u64);
-
-impl Dice {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed | 1)
-    }
-
-    pub(super) fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n.max(1)
-    }
-
-    pub(super) fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
-        from.get(usize::try_from(self.below(from.len() as u64)).unwrap_or(0))
-    }
-
-    fn uuid(&mut self, at: Millis) -> Uuid {
-        let mut random = [0; 10];
-        random.iter_mut().for_each(|b| *b = self.below(256) as u8);
-        Builder::from_unix_timestamp_millis(at.0, &random).into_uuid()
-    }
-}
 
 /// Writes about `count` exchanges that end before `now`.
 pub(super) async fn write(store: &Store, now: Millis, count: usize) -> Result<(), String> {
