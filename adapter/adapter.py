@@ -19,7 +19,7 @@ from gateway.platforms.base import BasePlatformAdapter, MessageEvent, MessageTyp
 
 from . import PLATFORM, frames, late, mcp_mode, settings, tools, turns, wake_text
 from .calls import ToolCalls
-from .connection import CONNECTED, REFUSED, Connection
+from .connection import CONNECTED, LOST, REFUSED, Connection
 from .courier import Courier
 from .desk import Desk
 from .outbox import Outbox
@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 #: Hermes gives a platform 30 s to start; a relay that is away must not use them up.
 FIRST_ATTEMPT_SECONDS = 12.0
 REVIVE_AFTER_SECONDS = 1.0
+#: Hermes 0.19 writes "connected" when connect() has returned, over what was said before.
+TELL_AGAIN_AFTER = (0.1, 0.4, 2.0)
 
 
 class HermesBridgeAdapter(BasePlatformAdapter):
@@ -43,6 +45,7 @@ class HermesBridgeAdapter(BasePlatformAdapter):
     # After a restart the work is finished, not announced: nobody is there to read that.
     interactive_resume = False
     splits_long_messages = True
+    DEGRADED_STATUS_MESSAGE = "the relay is away and is dialled on"
 
     def __init__(self, config: Any) -> None:
         super().__init__(config, Platform(PLATFORM))
@@ -97,9 +100,12 @@ class HermesBridgeAdapter(BasePlatformAdapter):
         connection.start()
         self._courier.deliver_all()
         self._spawn(self.desk.run())
-        if await connection.first_state(FIRST_ATTEMPT_SECONDS) == REFUSED:
+        first = await connection.first_state(FIRST_ATTEMPT_SECONDS)
+        if first == REFUSED:
             await self.disconnect()
             return False
+        if first == LOST:
+            self._spawn(self._tell_again())
         # A relay that is away is dialled on: it is back within seconds of its return, while Hermes
         # itself would look again after minutes. The state that is shown says the truth meanwhile.
         return True
@@ -309,6 +315,17 @@ class HermesBridgeAdapter(BasePlatformAdapter):
             self.desk.cancelled(frame.request_id)
         elif isinstance(frame, frames.LateAnswer):
             self._spawn(self._late.hand_over(self, frame))
+
+    @property
+    def send_path_degraded(self) -> bool:
+        """Newer releases ask this before they write "connected"."""
+        return self._connection is not None and not self._connection.connected
+
+    async def _tell_again(self) -> None:
+        for pause in TELL_AGAIN_AFTER:
+            await asyncio.sleep(pause)
+            if self._connection is not None and self._connection.state == LOST:
+                self._on_state(LOST, self._connection.reason or self.DEGRADED_STATUS_MESSAGE)
 
     def _on_state(self, state: str, reason: str) -> None:
         if state == CONNECTED:

@@ -25,6 +25,10 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 #: heartbeat and the relay's second delivery make up for it); calls are kept apart and never dropped.
 MAX_OUTGOING = 2048
 
+#: A relay that takes the connection and then says nothing is noticed within a minute, in each of its states: before the
+#: upgrade, when a ping gets no pong, and when it reads no more, so that not even a ping can be written.
+OPEN_WITHIN, PING_EVERY, PONG_WITHIN, STUCK_AFTER = 10.0, 20.0, 20.0, 40.0
+
 CONNECTED, LOST, REFUSED = "connected", "lost", "refused"
 
 _FIRST_DELAY, _LONGEST_DELAY, _REFUSED_DELAY = 0.5, 5.0, 60.0
@@ -45,7 +49,9 @@ class Connection:
         dial: Callable[..., Any] = websocket_connect,
         jitter: Callable[[float, float], float] = random.uniform,
         scale: float = 1.0,
+        patience: float = 1.0,
     ) -> None:
+        """``scale`` shortens the waits between attempts, ``patience`` those for a silent relay."""
         self._url = url
         self._token = token
         self._hello = hello
@@ -54,6 +60,7 @@ class Connection:
         self._dial = dial
         self._jitter = jitter
         self._scale = scale
+        self._patience = patience
         self._calls: dict[str, tuple[frames.Call, "asyncio.Future[Any]"]] = {}
         self._outgoing: Optional["asyncio.Queue[str]"] = None
         self._task: Optional["asyncio.Task[None]"] = None
@@ -87,6 +94,11 @@ class Connection:
     @property
     def connected(self) -> bool:
         return self.state == CONNECTED
+
+    @property
+    def reason(self) -> str:
+        """Why the state is what it is; empty before the first attempt has ended."""
+        return self._reported[1]
 
     def post(self, frame: str) -> bool:
         """Writes a frame that may be lost; ``False`` when it certainly is."""
@@ -142,16 +154,16 @@ class Connection:
             self._url,
             additional_headers=headers,
             max_size=MAX_FRAME_BYTES,
-            open_timeout=10,
-            ping_interval=20,
-            ping_timeout=20,
+            open_timeout=OPEN_WITHIN * self._patience,
+            ping_interval=PING_EVERY * self._patience,
+            ping_timeout=PONG_WITHIN * self._patience,
             close_timeout=2,
         ) as socket:
             await socket.send(self._hello())
             self._outgoing = asyncio.Queue(MAX_OUTGOING)
             for call, _ in list(self._calls.values()):
                 self.post(call.encode())
-            writer = asyncio.ensure_future(self._write(socket, self._outgoing))
+            workers = [asyncio.ensure_future(work) for work in (self._write(socket, self._outgoing), self._watch(socket.transport))]
             self._report(CONNECTED, "")
             heard = False
             try:
@@ -162,8 +174,9 @@ class Connection:
                 pass
             finally:
                 self._outgoing = None
-                writer.cancel()
-                await asyncio.gather(writer, return_exceptions=True)
+                for worker in workers:
+                    worker.cancel()
+                await asyncio.gather(*workers, return_exceptions=True)
             code = socket.close_code
             if code == _MESSAGE_TOO_BIG:
                 self._give_up_largest_call()
@@ -176,6 +189,20 @@ class Connection:
     async def _write(socket: Any, outgoing: "asyncio.Queue[str]") -> None:
         while True:
             await socket.send(await outgoing.get())
+
+    async def _watch(self, transport: Any) -> None:
+        """Ends a connection whose other end takes nothing: the pings of the library wait there for ever."""
+        loop = asyncio.get_running_loop()
+        left, since = 0, loop.time()
+        while True:
+            await asyncio.sleep(STUCK_AFTER * self._patience / 8)
+            size = transport.get_write_buffer_size()
+            if size == 0 or size < left:
+                since = loop.time()
+            elif loop.time() - since > STUCK_AFTER * self._patience:
+                transport.abort()
+                return
+            left = size
 
     def _receive(self, text: Any) -> None:
         frame = frames.decode(text)

@@ -7,6 +7,8 @@ what a test tells it to, and answers calls with what ``on_call`` returns (nothin
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import http
 import json
 from typing import Any, Callable, Optional
@@ -101,3 +103,38 @@ class FakeRelay:
                 return value
 
         return await asyncio.wait_for(wait(), seconds)
+
+
+class DeafRelay:
+    """Takes every connection and says nothing: no upgrade, or one and not a word after it. ``reads_every``: it
+    reads a piece each so many seconds; without it, never."""
+
+    def __init__(self, upgrades: bool, reads_every: Optional[float] = None) -> None:
+        self._upgrades, self._pause = upgrades, reads_every
+        self._writers: list[asyncio.StreamWriter] = []
+        self.connections, self.read, self.took = 0, 0, 0.0
+
+    async def __aenter__(self) -> "DeafRelay":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=2**16)
+        self.url = f"ws://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/bridge/connect"
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._writers.append(writer)
+        if not self._upgrades:
+            return
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        key = next(line.split(": ")[1] for line in head.split("\r\n") if line.lower().startswith("sec-websocket-key"))
+        mark = base64.b64encode(hashlib.sha1(f"{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode()).digest()).decode()
+        writer.write(f"HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {mark}\r\n\r\n".encode())
+        began = asyncio.get_running_loop().time()
+        while self._pause is not None and (piece := await reader.read(2**16)):
+            self.read += len(piece)
+            self.took = asyncio.get_running_loop().time() - began
+            await asyncio.sleep(self._pause)

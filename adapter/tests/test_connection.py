@@ -4,20 +4,21 @@ import asyncio
 import json
 
 import pytest
+from adapter import connection as connecting
 from adapter import frames
 from adapter.connection import CONNECTED, LOST, REFUSED, Connection
-from fake_relay import FakeRelay
+from fake_relay import DeafRelay, FakeRelay
 
 
 class Side:
     """The adapter's side of a connection, with everything it was told."""
 
-    def __init__(self, relay, token="secret"):
+    def __init__(self, relay, token="secret", patience=1.0):
         self.frames, self.states = [], []
         self.connection = Connection(
             relay.url, token, lambda: frames.hello("0.2.0", "i1"), self.frames.append,
             lambda state, reason: self.states.append((state, reason)),
-            jitter=lambda low, high: low, scale=0.02)
+            jitter=lambda low, high: low, scale=0.02, patience=patience)
 
     async def __aenter__(self):
         self.connection.start()
@@ -239,6 +240,50 @@ def test_a_handler_that_fails_takes_no_connection_with_it():
             assert relay.upgrades == 1
 
     play(scene)
+
+
+@pytest.mark.parametrize("upgrades", [True, False], ids=["after the upgrade", "before the upgrade"])
+def test_a_relay_that_takes_the_connection_and_never_says_a_word_is_dropped_and_dialled_again(upgrades):
+    async def scene():
+        async with DeafRelay(upgrades) as relay, Side(relay, patience=0.02) as side:
+            await until(lambda: relay.connections >= 3, 15)
+            await until(lambda: side.states[-1][0] == LOST or upgrades)
+            assert [state for state, _ in side.states[:2]] == ([CONNECTED, LOST] if upgrades else [LOST, LOST])
+
+    asyncio.run(asyncio.wait_for(scene(), 30))
+
+
+def test_a_relay_that_reads_no_more_is_dropped_although_no_ping_can_be_written():
+    async def scene():
+        async with DeafRelay(True) as relay, Side(relay, patience=0.02) as side:
+            await until(lambda: side.connection.connected)
+            # More than the kernel keeps for a reader that does not read.
+            call = asyncio.ensure_future(side.connection.call(frames.Call("k1", "reply", {"answer": "x" * 12_000_000})))
+            await until(lambda: relay.connections >= 3, 15)
+            call.cancel()
+            await asyncio.wait_for(side.connection.stop(), 5)
+
+    asyncio.run(asyncio.wait_for(scene(), 30))
+
+
+def test_silence_of_every_kind_is_noticed_within_a_minute():
+    tick = connecting.STUCK_AFTER / 8
+    assert connecting.OPEN_WITHIN < 60
+    assert connecting.PING_EVERY + connecting.PONG_WITHIN < 60
+    assert connecting.STUCK_AFTER + 2 * tick < 60
+
+
+def test_a_long_frame_to_a_slow_reader_is_not_cut_off(monkeypatch):
+    monkeypatch.setattr(connecting, "STUCK_AFTER", 1.0)
+
+    async def scene():
+        async with DeafRelay(True, reads_every=0.015) as relay, Side(relay) as side:
+            await until(lambda: side.connection.connected)
+            side.connection.post("x" * 12_000_000)
+            await until(lambda: relay.read > 12_000_000, 20)
+            assert relay.took > connecting.STUCK_AFTER and relay.connections == 1
+
+    asyncio.run(asyncio.wait_for(scene(), 30))
 
 
 def test_waits_grow_to_a_bound_and_are_spread():

@@ -19,6 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from adapter import frames  # noqa: E402
 from adapter.connection import Connection  # noqa: E402
 
+#: The first turn of a gateway loads half of Hermes: half a minute where others keep the machine busy.
+PATIENCE = 150.0
+
 
 class Asker:
     def __init__(self, url: str, token: str) -> None:
@@ -39,7 +42,7 @@ class Asker:
         self._run(self._connection.stop()).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
 
-    def call(self, tool: str, seconds: float = 60, **arguments: Any) -> Any:
+    def call(self, tool: str, seconds: float = PATIENCE, **arguments: Any) -> Any:
         """Calls a tool and waits for its result."""
         return self.begin(tool, **arguments).result(seconds)
 
@@ -47,7 +50,7 @@ class Asker:
         """Calls a tool; the result comes with the future."""
         return self._run(self._connection.call(frames.Call(uuid4().hex, tool, arguments)))
 
-    def ask(self, to: str, message: str, seconds: float = 60, **more: Any) -> Any:
+    def ask(self, to: str, message: str, seconds: float = PATIENCE, **more: Any) -> Any:
         return self.call("ask_agent", seconds, to=to, message=message, **more)
 
     def begin_ask(self, to: str, message: str, **more: Any) -> "Future[Any]":

@@ -44,6 +44,8 @@ onboarding:
   profile_build: "off"
 agent:
   max_turns: 20
+  restart_drain_timeout: 3
+  environment_probe: false
 memory:
   memory_enabled: false
   user_profile_enabled: false
@@ -80,7 +82,7 @@ class Bot:
         shutil.copytree(PLUGIN, home / "plugins" / "hermes-bridge",
                         ignore=shutil.ignore_patterns("tests", "__pycache__", "README.md"))
 
-    def start(self, wait: bool = True) -> "Bot":
+    def start(self) -> "Bot":
         self._started = datetime.now(timezone.utc).isoformat()
         keep = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
         env = {**keep, "HOME": str(self.home), "HERMES_HOME": str(self.home), "PYTHONUNBUFFERED": "1",
@@ -89,13 +91,6 @@ class Bot:
             self._process = subprocess.Popen(
                 [PYTHON, "-m", "hermes_cli.main", "gateway", "run"], cwd=self.home, env=env,
                 stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True)
-        return self.wait_connected() if wait else self
-
-    def wait_connected(self, seconds: float = 90) -> "Bot":
-        try:
-            until(self.connected, seconds, "the gateway is connected")
-        except AssertionError as error:
-            raise AssertionError(f"{error}: {self.state()}\n{self.log()[-3000:]}") from None
         return self
 
     def kill(self) -> None:
@@ -141,7 +136,8 @@ class Bot:
         except (OSError, ValueError):
             return {}
 
-    def connected(self) -> bool:
+    def says_connected(self) -> bool:
+        """What Hermes shows, which may be of a moment ago; what is so is seen at the relay (``Stage.join``)."""
         if self.exited():
             raise AssertionError(f"the gateway ended:\n{self.log()[-3000:]}")
         return self.state().get("state") == "connected" and self.state().get("updated_at", "") > self._started

@@ -1,7 +1,7 @@
 """Real Hermes gateways against the real relay: what every scene may use.
 
-A scene gets a ``stage``: it starts the relay, bots with scripts for their models, and an asker. One
-module shares one stage where its scenes do not end processes; that keeps the whole suite short.
+A scene gets a ``stage``: it starts the relay, bots with scripts for their models, and an asker. Scenes that
+end no process share one; that keeps the whole suite short.
 """
 
 from __future__ import annotations
@@ -19,12 +19,21 @@ from relay import binary  # noqa: E402
 from stage import VERSION, Stage  # noqa: E402
 
 
+def pytest_configure(config: Any) -> None:
+    config.addinivalue_line("markers", "xdist_group(name): scenes that one worker plays, because they share a stage")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[Any]) -> None:
     reason = "" if VERSION else f"no Hermes in {PYTHON} (HERMES_PYTHON names another)"
     reason = reason or ("" if binary() else "no relay binary (cargo build, or HERMES_BRIDGE_BIN)")
     for item in items:
-        if reason and Path(item.fspath).parent == Path(__file__).parent:
+        if Path(item.fspath).parent != Path(__file__).parent:
+            continue
+        if reason:
             item.add_marker(pytest.mark.skip(reason=reason))
+        if "shared" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group(item.callspec.params["shared"]))
 
 
 def pytest_report_header() -> str:
@@ -44,19 +53,23 @@ def pytest_runtest_makereport(item: Any, call: Any) -> Any:
 @pytest.fixture
 def stage(tmp_path: Path) -> Any:
     made = Stage(tmp_path)
-    yield made
-    made.close()
+    try:
+        yield made
+    finally:
+        made.close()
 
 
-@pytest.fixture(scope="module", params=["native", "mcp"])
+@pytest.fixture(scope="session", params=["native", "mcp"])
 def shared(request: Any, tmp_path_factory: Any) -> Any:
-    """A relay and two bots whose scripts the scenes set; once with native tools, once over MCP."""
+    """A relay and two bots whose scripts the scenes set; once with native tools, once over MCP. The second bot lets the
+    asker decide what Hermes asks a human."""
     made = Stage(tmp_path_factory.mktemp(f"shared-{request.param}"))
-    made.start_relay(ask_timeout_ms=5000)
-    for name in ("a", "b"):
-        made.bot(name, tools=request.param, start=False).start(wait=False)
-    for bot in made.bots.values():
-        bot.wait_connected()
-    made.warm_up()
-    yield made
-    made.close()
+    try:
+        made.start_relay(ask_timeout_ms=5000)
+        made.bot("a", tools=request.param)
+        made.bot("b", tools=request.param, env={"HERMES_BRIDGE_PROMPTS": "ask"})
+        made.join()
+        made.warm_up()
+        yield made
+    finally:
+        made.close()

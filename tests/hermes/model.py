@@ -108,6 +108,16 @@ class Turn:
 Script = Callable[[Turn], Union[Say, Use, Fail]]
 
 
+def asks_b(message: str) -> Script:
+    """The script of a bot that asks b with every question and says what b says."""
+    def script(turn: Turn) -> Union[Say, Use, Fail]:
+        if not turn.results:
+            return turn.call("ask_agent", to="b", message=message)
+        return Say(f"b says: {turn.relay_results[-1].get('answer')}" if turn.relay_results else turn.results[-1])
+
+    return script
+
+
 class Model:
     """One model server; every bot of a test has its own."""
 

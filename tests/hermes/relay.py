@@ -7,6 +7,7 @@ that cargo built here.
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import socket
@@ -29,9 +30,15 @@ def binary() -> Optional[Path]:
 
 
 def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return held.getsockname()[1]
+    """A port below those that the kernel gives to anybody: it has to be free again after an outage of minutes."""
+    while True:
+        port = random.SystemRandom().randrange(10000, 30000)
+        with socket.socket() as held:
+            try:
+                held.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
 
 
 class Relay:

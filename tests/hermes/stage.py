@@ -26,7 +26,8 @@ VERSION = hermes_version()
 
 
 class Stage:
-    """Relay, bots and asker of one or several scenes; everything ends with it."""
+    """Relay, bots and asker of one or several scenes; everything ends with it. A bot starts beside the others:
+    a scene makes all it needs, then calls :meth:`join`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -54,6 +55,18 @@ class Stage:
         made = Bot(self.directory / name, token or self.relay.token(name), self.relay.url, script, config, env)
         self.bots[name] = made
         return made.start() if start else made
+
+    def online(self, name: str) -> bool:
+        """Whether the relay that runs now has a connection of this bot."""
+        return any(agent["name"] == name and agent["online"] for agent in self.asker.call("list_agents"))
+
+    def join(self, seconds: float = 90) -> None:
+        """Waits until every bot is connected, by its own word and by the relay's."""
+        for name, bot in self.bots.items():
+            try:
+                until(lambda: bot.says_connected() and self.online(name), seconds, f"{name} is connected")
+            except AssertionError as error:
+                raise AssertionError(f"{error}: {bot.state()}\n{bot.log()[-3000:]}") from None
 
     def warm_up(self) -> None:
         """One turn of every bot. The first one loads half of Hermes, which can keep its event loop, and
