@@ -23,17 +23,12 @@ def pytest_configure(config: Any) -> None:
     config.addinivalue_line("markers", "xdist_group(name): scenes that one worker plays, because they share a stage")
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[Any]) -> None:
     reason = "" if VERSION else f"no Hermes in {PYTHON} (HERMES_PYTHON names another)"
     reason = reason or ("" if binary() else "no relay binary (cargo build, or HERMES_BRIDGE_BIN)")
     for item in items:
-        if Path(item.fspath).parent != Path(__file__).parent:
-            continue
-        if reason:
+        if reason and Path(item.fspath).parent == Path(__file__).parent:
             item.add_marker(pytest.mark.skip(reason=reason))
-        if "shared" in item.fixturenames:
-            item.add_marker(pytest.mark.xdist_group(item.callspec.params["shared"]))
 
 
 def pytest_report_header() -> str:
@@ -59,7 +54,7 @@ def stage(tmp_path: Path) -> Any:
         made.close()
 
 
-@pytest.fixture(scope="session", params=["native", "mcp"])
+@pytest.fixture(scope="session", params=[pytest.param(tools, marks=pytest.mark.xdist_group(tools)) for tools in ("native", "mcp")])
 def shared(request: Any, tmp_path_factory: Any) -> Any:
     """A relay and two bots whose scripts the scenes set; once with native tools, once over MCP. The second bot lets the
     asker decide what Hermes asks a human."""
