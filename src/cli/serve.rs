@@ -11,13 +11,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ConfigArgs, Outcome, ui_token};
 use crate::config::{Config, LogFormat, Secret};
-use crate::engine::{Engine, Minted};
+use crate::engine::{Engine, Kind, Minted};
 use crate::inbound::{self, control};
 use crate::store::Store;
 
 /// What is said when nothing else is: this project's events, and of others only what is wrong. To rmcp's service each
 /// caller that leaves before its answer is an error; here it is an ordinary thing.
 const LOG_FILTER: &str = "info,rmcp=error,rmcp::service=off,tantivy=warn,hyper=warn,warp=warn";
+/// Who acts here, in the security log.
+const RELAY: &str = "relay";
 /// A stop takes at most so long after the last connection was let go.
 const RUNTIME_STOP: Duration = Duration::from_secs(3);
 
@@ -52,6 +54,7 @@ async fn serve(config: Config, args: ServeArgs) -> Outcome {
     let owner = tokio::spawn(control::serve(owner, engine.clone(), place, stop.clone()));
     // Before anybody hears that the relay is there: whoever knows may send a signal.
     let signals = Signals::listen()?;
+    note_minted(&engine, &minted, owner_token.is_some()).await;
     engine.keep_up();
     greet(&config, bound, &minted, owner_token.as_ref());
     tokio::spawn(obey(signals, engine.clone(), args, stop.clone()));
@@ -108,15 +111,30 @@ async fn reload(engine: &Arc<Engine>, args: &ServeArgs) {
     };
     match changed {
         Ok(minted) => {
-            tracing::info!(agents = engine.listed_agents().len(), "read the agents anew");
+            let agents = engine.listed_agents().len();
+            tracing::info!(agents, "read the agents anew");
+            let _ = engine.audit(Kind::Configuration, RELAY, None, &format!("read anew: {agents} agents")).await;
+            note_minted(engine, &minted, false).await;
             show_tokens(&minted);
             match engine.mint_owner_token().await {
-                Ok(Some(token)) => println!("\nThe page's owner token, shown only now: {}", token.reveal()),
+                Ok(Some(token)) => {
+                    println!("\nThe page's owner token, shown only now: {}", token.reveal());
+                    note_minted(engine, &[], true).await;
+                }
                 Ok(None) => {}
                 Err(e) => tracing::error!(error = %e, "the page has no owner token"),
             }
         }
-        Err(e) => tracing::error!(error = %e, "the configuration was not taken over; the old one stays"),
+        Err(e) => {
+            tracing::error!(error = %e, "the configuration was not taken over; the old one stays");
+            let _ = engine.audit(Kind::Configuration, RELAY, None, &format!("not taken over: {e}")).await;
+        }
+    }
+}
+
+async fn note_minted(engine: &Engine, minted: &[Minted], owner: bool) {
+    for what in minted.iter().map(|one| format!("a token made for agent {}", one.name)).chain(owner.then(|| "an owner token made".to_owned())) {
+        let _ = engine.audit(Kind::Token, RELAY, None, &what).await;
     }
 }
 

@@ -56,6 +56,9 @@ pub(super) fn check(
     let mut tokens: HashMap<[u8; 8], AgentName> = HashMap::new();
     for raw in agents {
         let name = name(source, "name", &raw.name)?;
+        if name.is_reserved() {
+            return Err(source.value(&raw.name, "name", "the relay's owner asks under this name; an agent needs another"));
+        }
         if entries.iter().any(|e| e.name == name) {
             return Err(source.value(&raw.name, "name", "two agents have this name (names are not case-sensitive)"));
         }

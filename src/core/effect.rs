@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::audit::Event;
 use super::exchange::{Asked, End, Late, WhenOffline, Work};
 use super::ids::{AgentName, ConnectionId, ConversationId, Millis, RequestId};
 
@@ -41,6 +42,8 @@ pub enum Fact {
         at: Millis,
         online: bool,
     },
+    /// Something for the security log.
+    Audit(Arc<Event>),
 }
 
 impl Fact {
@@ -50,7 +53,7 @@ impl Fact {
         match self {
             Self::Asked(asked) | Self::Refused(asked, _) => Some(asked.id),
             Self::Queued { id, .. } | Self::Received { id, .. } | Self::Ended { id, .. } | Self::Late { id, .. } => Some(*id),
-            Self::Presence { .. } => None,
+            Self::Presence { .. } | Self::Audit(_) => None,
         }
     }
 }

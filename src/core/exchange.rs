@@ -69,6 +69,8 @@ pub struct End {
     pub at: Millis,
     /// The id of the `call` that carried the answer, so that the same call sent again is not a second answer.
     pub call: Option<Arc<str>>,
+    /// The person who ended it in the bot's place.
+    pub by: Option<Arc<str>>,
 }
 
 /// What was seen of the work on an exchange, for those who look at it later. Best effort: a restart of the relay begins it

@@ -56,6 +56,9 @@ impl Relay {
         if !self.permissions.allows(&asked.from, &to) {
             return Err(Refusal::NotAllowed { to });
         }
+        if let Some(pause) = self.paused.iter().find(|p| p.stops(&asked.from, &to)) {
+            return Err(Refusal::Paused { what: pause.name() });
+        }
         if let Some(again) = again {
             return again.map(Judged::Join);
         }
@@ -170,7 +173,7 @@ fn count(n: usize) -> u32 {
 }
 
 pub(super) fn refuse(now: Millis, asked: Asked, refusal: Refusal, out: &mut Vec<Effect>) -> Verdict {
-    let end = End { outcome: refusal.outcome(), text: refusal.to_string().into(), at: now, call: None };
+    let end = End { outcome: refusal.outcome(), text: refusal.to_string().into(), at: now, call: None, by: None };
     out.push(Effect::Record(Fact::Refused(Arc::new(asked), Arc::new(end))));
     Verdict::Refused(refusal)
 }

@@ -117,6 +117,10 @@ pub enum Refusal {
     NotAllowed {
         to: AgentName,
     },
+    /// A person has stopped a bot, or two of them from talking.
+    Paused {
+        what: String,
+    },
     /// `path` is the chain of agents that led here, or the circle, the refused one last.
     LoopLimit {
         rule: LoopRule,
@@ -165,7 +169,7 @@ impl Refusal {
             Self::UnknownConversation { .. } => Outcome::UnknownConversation,
             Self::SelfAsk => Outcome::SelfAsk,
             Self::AgentOffline { .. } => Outcome::AgentOffline,
-            Self::NotAllowed { .. } => Outcome::NotAllowed,
+            Self::NotAllowed { .. } | Self::Paused { .. } => Outcome::NotAllowed,
             Self::LoopLimit { .. } | Self::WouldWaitForItself { .. } => Outcome::LoopLimit,
             Self::RateLimited { .. } | Self::LineFull { .. } | Self::Silent { .. } => Outcome::RateLimited,
             Self::TooLarge { .. } => Outcome::TooLarge,
@@ -202,6 +206,12 @@ impl fmt::Display for Refusal {
             }
             Self::NotAllowed { to } => {
                 write!(f, "You may not ask {to}: the owner of this relay has not allowed it. Do not retry; ask an agent that list_agents shows.")
+            }
+            Self::Paused { what } => {
+                write!(
+                    f,
+                    "A person has paused {what}. Nothing was sent. Do not retry: it stays so until the person resumes it; go on without this answer."
+                )
             }
             Self::LoopLimit { rule, max, path } => {
                 let what = match rule {

@@ -12,6 +12,7 @@ use super::ids::{AgentName, Millis, RequestId};
 use super::judge::{Judged, MAX_STRAY, clip, refuse};
 use super::loops::Loops;
 use super::outcome::{Outcome, Refusal, explain, never_reached, took_too_long};
+use super::person::Pause;
 use super::policy::{Limits, Permissions};
 use super::quota::Quotas;
 use super::registry::{Left, Registry};
@@ -27,6 +28,7 @@ const MAX_FLOODED: usize = 1_024;
 pub struct Relay {
     pub(super) limits: Limits,
     pub(super) permissions: Permissions,
+    pub(super) paused: Vec<Pause>,
     pub(super) registry: Registry,
     pub(super) open: HashMap<RequestId, Open>,
     pub(super) deadlines: BTreeSet<(Millis, RequestId)>,
@@ -73,6 +75,7 @@ impl Relay {
         Self {
             limits,
             permissions,
+            paused: Vec::new(),
             registry: Registry::default(),
             open: HashMap::new(),
             deadlines: BTreeSet::new(),
@@ -189,6 +192,10 @@ impl Relay {
             key: ask.key,
             traceparent: ask.traceparent,
         };
+        if asked.from.is_reserved() {
+            // With a person in it it is no loop of bots.
+            self.loops.clear(&asked);
+        }
         let (to, phase) = match self.judge(now, &asked, to, &ask.conversation, ask.kept) {
             Ok(Judged::Begin(to, phase)) => (to, phase),
             Ok(Judged::Join(id)) => return Verdict::Joined(id),
@@ -303,9 +310,14 @@ impl Relay {
         }
     }
 
-    /// The only way out of `open`.
     pub(super) fn end(&mut self, now: Millis, id: RequestId, outcome: Outcome, text: Arc<str>, call: Option<Arc<str>>, out: &mut Vec<Effect>) {
+        self.end_with(id, End { outcome, text, at: now, call, by: None }, out);
+    }
+
+    /// The only way out of `open`.
+    pub(super) fn end_with(&mut self, id: RequestId, end: End, out: &mut Vec<Effect>) {
         let Some(open) = self.open.remove(&id) else { return };
+        let (now, outcome, call) = (end.at, end.outcome, end.call.clone());
         self.deadlines.remove(&(open.due, id));
         if let Some(twin) = Twin::of(&open.asked, &open.to) {
             self.twins.remove(&twin);
@@ -313,16 +325,17 @@ impl Relay {
         if let Some(agent) = self.registry.agents.get_mut(&open.to) {
             agent.forget(id);
             match outcome {
-                Outcome::Answered | Outcome::Failed => agent.circuit.alive(),
+                // A person's answer is no sign of the bot.
+                Outcome::Answered | Outcome::Failed if end.by.is_none() => agent.circuit.alive(),
                 _ => agent.circuit.ended(now, id, outcome, &self.limits),
             }
         }
         self.loops.ended(&open.asked);
         self.quotas.ended(&open.asked);
-        let end = Arc::new(End { outcome, text, at: now, call: call.clone() });
+        let end = Arc::new(end);
         out.push(Effect::Record(Fact::Ended { id, end: end.clone(), work: open.work }));
         if let Phase::Awake(Awake { on: Some(connection), .. }) = open.phase
-            && outcome == Outcome::Cancelled
+            && (outcome == Outcome::Cancelled || end.by.is_some())
             && self.understands(&open.to, connection, |f| f.cancelled)
         {
             out.push(Effect::Cancel { connection, id });

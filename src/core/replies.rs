@@ -61,7 +61,7 @@ impl Relay {
         Replied::Taken
     }
 
-    fn check_text(&self, reply: &Reply) -> Option<Replied> {
+    pub(super) fn check_text(&self, reply: &Reply) -> Option<Replied> {
         let (Reply::Answer(text) | Reply::Failure(text)) = reply;
         let (bytes, max) = (text.len(), self.limits.max_answer_bytes);
         if matches!(reply, Reply::Answer(_)) && text.trim().is_empty() {

@@ -13,6 +13,8 @@ use crate::store::{StoreError, StoredAgent, Written};
 pub enum AgentError {
     #[error("there is already an agent {0}; `agent rotate {0}` gives it another token")]
     Exists(AgentName),
+    #[error("{0} is the name under which the relay's owner asks; no agent can have it")]
+    Reserved(AgentName),
     #[error("there is no agent {0}; `agent list` shows all")]
     Unknown(AgentName),
     #[error("{0} comes from bridge.toml: remove its [[agents]] entry there and reload (kill -HUP)")]
@@ -42,6 +44,9 @@ impl Engine {
     pub async fn add_agent(self: &Arc<Self>, name: AgentName) -> Result<Minted, AgentError> {
         if self.directory.names().contains(&name) {
             return Err(AgentError::Exists(name));
+        }
+        if name.is_reserved() {
+            return Err(AgentError::Reserved(name));
         }
         self.give_token(name, true).await
     }

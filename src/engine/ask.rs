@@ -55,6 +55,18 @@ pub enum AskReport {
     },
 }
 
+impl AskReport {
+    /// The exchange that it tells of.
+    #[must_use]
+    pub fn id(&self) -> RequestId {
+        match self {
+            Self::Ended(ended) => ended.asked.id,
+            Self::Recorded(record) => record.asked.id,
+            Self::StillWorking { id, .. } | Self::Queued { id, .. } | Self::Refused { id, .. } => *id,
+        }
+    }
+}
+
 /// What a caller of `get_answer` is told.
 #[derive(Clone, Debug)]
 pub enum AnswerReport {

@@ -65,7 +65,7 @@ impl Engine {
     /// A question that could not be recorded where only recorded ones may be asked.
     fn give_up(&self, asked: &Arc<crate::core::exchange::Asked>) {
         let text = Refusal::StoreUnavailable.to_string().into();
-        let end = End { outcome: Outcome::StoreUnavailable, text, at: self.now(), call: None };
+        let end = End { outcome: Outcome::StoreUnavailable, text, at: self.now(), call: None, by: None };
         self.tell(Ended { asked: asked.clone(), end: Arc::new(end), recorded: false });
         Chores::note(&self.chores.unrecorded, asked.id);
         self.chores.wake.notify_one();

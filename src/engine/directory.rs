@@ -91,7 +91,7 @@ impl Directory {
             table.put_stored(&entry.name, kept);
             table.agents.push(Listed { name: entry.name.clone(), configured: true, tokenless: entry.credential.is_none() && !rotated });
         }
-        for (name, agent) in stored.iter().filter(|(_, a)| a.added) {
+        for (name, agent) in stored.iter().filter(|(name, a)| a.added && !name.is_reserved()) {
             if !table.agents.iter().any(|l| l.name == *name) {
                 table.put_stored(name, Some(agent));
                 table.agents.push(Listed { name: name.clone(), configured: false, tokenless: agent.tokens.is_empty() });

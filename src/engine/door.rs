@@ -26,6 +26,15 @@ pub enum Visitor {
     Viewer(Arc<str>),
 }
 
+impl std::fmt::Display for Visitor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Owner => f.write_str("owner"),
+            Self::Viewer(name) => write!(f, "viewer {name}"),
+        }
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum DoorError {
     #[error("the owner's token comes from bridge.toml ([ui] token, token_env or token_sha256, or $HERMES_BRIDGE_UI_TOKEN): change it there")]
@@ -224,5 +233,34 @@ impl Engine {
             *self.door.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(door);
         }
         if kept { Ok(()) } else { Err(StoreError::Down) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn browsers_are_bounded_in_number_and_a_session_ends_with_its_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let flags = crate::config::Flags { config: Some("/dev/null".into()), data_dir: Some(dir.path().to_owned()), ..Default::default() };
+        let config = crate::config::load(&flags, &|_| None).unwrap();
+        let engine = Engine::start(config, crate::store::Store::open(dir.path()).unwrap()).unwrap();
+        let token = engine.mint_owner_token().await.unwrap().unwrap();
+        assert!(engine.log_in("hbo_wrong").await.unwrap().is_none());
+        let (_, first) = engine.log_in(token.reveal()).await.unwrap().unwrap();
+        let session = |n: usize| StoredSession {
+            sha256: TokenHash::of(&n.to_string()).to_hex(),
+            token: token.hash().to_hex(),
+            created: 0,
+            until: u64::MAX,
+        };
+        engine.change_sessions(|door| door.sessions.extend((1..MAX_SESSIONS).map(session))).await.unwrap();
+        assert_eq!(engine.visitor_of(first.reveal()), Some(Visitor::Owner));
+        let (_, last) = engine.log_in(token.reveal()).await.unwrap().unwrap();
+        assert_eq!((engine.visitor_of(first.reveal()), engine.visitor_of(last.reveal())), (None, Some(Visitor::Owner)));
+        engine.change_sessions(|door| door.sessions.iter_mut().for_each(|s| s.until = 1)).await.unwrap();
+        assert_eq!(engine.visitor_of(last.reveal()), None);
+        engine.stop().await;
     }
 }

@@ -9,6 +9,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::Engine;
+use crate::core::effect::Fact;
 use crate::core::exchange::Record;
 use crate::core::ids::Seq;
 use crate::store::{Store, StoreError};
@@ -101,7 +102,8 @@ fn changes(store: &Store, cursor: Seq) -> Result<(Vec<Change>, Seq), StoreError>
     for (seq, fact) in &facts {
         match fact.request() {
             Some(id) => _ = latest.insert(id, *seq),
-            None => presence = Some(*seq),
+            None if matches!(fact, Fact::Presence { .. }) => presence = Some(*seq),
+            None => {}
         }
     }
     let ids: Vec<_> = latest.keys().copied().collect();

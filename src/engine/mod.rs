@@ -6,6 +6,7 @@
 
 mod agents;
 mod ask;
+mod audit;
 mod backups;
 mod carry;
 mod clock;
@@ -16,6 +17,7 @@ mod feed;
 mod follow;
 mod history;
 mod links;
+mod person;
 mod waiters;
 mod work;
 
@@ -35,6 +37,7 @@ pub use door::{DoorError, Visitor};
 pub use feed::{Change, Feed};
 pub use history::{Findings, HistoryError, Search};
 pub use links::ToBot;
+pub use person::{Actor, Paused};
 pub use waiters::Ended;
 pub use work::Progress;
 
@@ -43,6 +46,7 @@ pub use crate::search::{AgentFigures, Bar, Chip, Facets, OPERATORS};
 pub use crate::store::StoreError;
 
 use crate::config::Config;
+pub use crate::core::audit::{Event, Kind};
 use crate::core::effect::Effect;
 use crate::core::exchange::Record;
 use crate::core::ids::{AgentName, ConnectionId, ConversationId, Millis, RequestId};
@@ -57,6 +61,7 @@ pub struct Engine {
     config: RwLock<Arc<Config>>,
     directory: directory::Directory,
     door: door::Door,
+    audit: audit::Audit,
     links: links::Links,
     waiters: Arc<waiters::Waiters>,
     clock: clock::Clock,
@@ -96,6 +101,7 @@ impl Engine {
             tracing::info!(open = open.len(), "took up the exchanges that were open");
         }
         relay.restore(now, open);
+        relay.set_paused(person::kept(&store)?);
         let door = door::Door::kept(&store)?;
         let engine = Arc::new(Self {
             relay: Mutex::new(relay),
@@ -103,6 +109,7 @@ impl Engine {
             config: RwLock::new(Arc::new(config)),
             directory,
             door,
+            audit: audit::Audit::default(),
             links: links::Links::default(),
             waiters: Arc::default(),
             clock,
@@ -114,6 +121,7 @@ impl Engine {
             tasks: TaskTracker::new(),
         });
         engine.tasks.spawn(engine.clone().keep_house());
+        engine.tasks.spawn(engine.clone().keep_audit());
         engine.tasks.spawn(engine.clone().follow_log());
         engine.tasks.spawn(engine.clone().tell_listeners());
         Ok(engine)

@@ -5,31 +5,49 @@ use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderValue, WWW_AUT
 use hyper::{Response, StatusCode};
 
 use super::Body;
+use super::peer::Peer;
+use crate::config::TokenHash;
 use crate::core::ids::AgentName;
-use crate::engine::{Engine, Visitor};
+use crate::engine::{Engine, Kind, Visitor};
 
 /// The longest token worth hashing.
 const MAX_TOKEN: usize = 1_024;
 
-pub(super) fn agent(engine: &Engine, headers: &HeaderMap) -> Option<AgentName> {
-    engine.authenticate(bearer(headers)?)
+/// The agent whose token this request brings; one that brings none is noted.
+pub(super) fn agent(engine: &Engine, peer: Peer, path: &str, headers: &HeaderMap) -> Option<AgentName> {
+    let token = bearer(headers);
+    let found = token.and_then(|token| engine.authenticate(token));
+    if found.is_none() {
+        engine.audit_refused(Kind::RefusedAgent, "", peer.address, &format!("{path}: {}", offered(token)));
+    }
+    found
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+/// What was offered, so that its owner can tell which of many wrong tokens it was and nobody else learns anything.
+pub(super) fn offered(token: Option<&str>) -> String {
+    match token {
+        None => "no token".to_owned(),
+        Some(token) => format!("wrong token (sha256 {}..)", &TokenHash::of(token).to_hex()[..8]),
+    }
+}
+
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     let token = token.trim();
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= MAX_TOKEN).then_some(token)
 }
 
 /// Whoever may read what was said: by a token, else by a session, else because the page is open to all.
-pub(super) fn visitor(engine: &Engine, headers: &HeaderMap) -> Option<Visitor> {
-    let by_token = bearer(headers).and_then(|token| engine.visitor(token));
+pub(super) fn visitor(engine: &Engine, peer: Peer, headers: &HeaderMap) -> Option<Visitor> {
+    let by_token = bearer(headers).and_then(|token| {
+        let found = engine.visitor(token);
+        if found.is_none() {
+            engine.audit_refused(Kind::RefusedLogin, "", peer.address, &offered(Some(token)));
+        }
+        found
+    });
     let by_session = || session(headers).and_then(|cookie| engine.visitor_of(cookie));
     by_token.or_else(by_session).or_else(|| engine.config().ui.open.then_some(Visitor::Owner))
-}
-
-pub(super) fn has_bearer(headers: &HeaderMap) -> bool {
-    bearer(headers).is_some()
 }
 
 /// What the session's cookie holds.

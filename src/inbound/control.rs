@@ -15,9 +15,11 @@ use tokio_util::task::TaskTracker;
 use crate::config::Secret;
 use crate::core::ids::AgentName;
 use crate::core::outcome::moment;
-use crate::engine::{Engine, Progress};
+use crate::engine::{Engine, Kind, Progress};
 use crate::wire::control::{AgentRow, Answer, Command, ViewerRow};
 
+/// Who acts here, in the security log.
+const COMMAND: &str = "command line";
 const MAX_LINE: u64 = 64 * 1024;
 const LINE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -90,6 +92,30 @@ async fn converse(stream: UnixStream, engine: &Arc<Engine>, place: &Place) {
 
 /// Carries out one command; also what the command line calls when no relay is running.
 pub async fn obey(engine: &Arc<Engine>, command: Command, place: &Place) -> Answer {
+    let changes = changed_token(&command);
+    let answer = carry_out(engine, command, place).await;
+    if let Some(what) = changes.filter(|_| !matches!(answer, Answer::Failed(_))) {
+        // It has happened; the answer says nothing else because the note of it waits for the disk.
+        let _ = engine.audit(Kind::Token, COMMAND, None, &what).await;
+    }
+    answer
+}
+
+/// What the security log says of a command that changes who may do what.
+fn changed_token(command: &Command) -> Option<String> {
+    match command {
+        Command::AgentAdd { name } => Some(format!("agent {name} added")),
+        Command::AgentRotate { name } => Some(format!("a new token for agent {name}")),
+        Command::AgentRevoke { name } => Some(format!("agent {name} revoked")),
+        Command::Lend { name } => Some(format!("a token of agent {name} lent to a command of this machine")),
+        Command::UiToken => Some("a new owner token; logins with the old one are void".to_owned()),
+        Command::ViewerAdd { name } => Some(format!("viewer {name} added")),
+        Command::ViewerRevoke { name } => Some(format!("viewer {name} revoked")),
+        _ => None,
+    }
+}
+
+async fn carry_out(engine: &Arc<Engine>, command: Command, place: &Place) -> Answer {
     match command {
         Command::AgentList => Answer::Agents(list(engine)),
         Command::Reindex => {

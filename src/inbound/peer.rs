@@ -49,8 +49,12 @@ mod tests {
         let flags = crate::config::Flags { config: Some("/dev/null".into()), ..Default::default() };
         let config = crate::config::load(&flags, &|_| None).unwrap();
         let mut headers = HeaderMap::new();
-        forwarded.iter().for_each(|f| drop(headers.append("x-forwarded-for", f.parse().unwrap())));
-        proto.iter().for_each(|p| drop(headers.insert("x-forwarded-proto", p.parse().unwrap())));
+        for hops in forwarded {
+            headers.append("x-forwarded-for", hops.parse().unwrap());
+        }
+        if let Some(proto) = proto {
+            headers.insert("x-forwarded-proto", proto.parse().unwrap());
+        }
         let peer = of(&config, connection.parse().unwrap(), &Uri::from_static("/ui"), &headers);
         (peer.address.to_string(), peer.https)
     }

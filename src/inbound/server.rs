@@ -147,12 +147,12 @@ impl Router {
             return refusal;
         }
         match request.uri().path() {
-            "/mcp" => match auth::agent(&self.engine, request.headers()) {
+            "/mcp" => match auth::agent(&self.engine, peer, "/mcp", request.headers()) {
                 None => auth::unauthorized(),
                 Some(caller) => self.mcp.handle(request, caller).await,
             },
             "/bridge/connect" if *request.method() != Method::GET => super::wrong_method("GET"),
-            "/bridge/connect" => match auth::agent(&self.engine, request.headers()) {
+            "/bridge/connect" => match auth::agent(&self.engine, peer, "/bridge/connect", request.headers()) {
                 None => auth::unauthorized(),
                 Some(caller) => websocket::upgrade(request, self.engine, caller, &self.sockets, place).await,
             },

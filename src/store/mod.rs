@@ -38,7 +38,7 @@ pub use backup::{BackupError, Manifest, restore, verify};
 pub use copy::{Contents, Watch};
 pub use disk::examine;
 pub use read::{Ends, Finished};
-pub use record::{StoredAgent, StoredDoor, StoredSession, StoredToken, StoredViewer};
+pub use record::{StoredAgent, StoredDoor, StoredPause, StoredSession, StoredToken, StoredViewer};
 
 /// What is under way unwritten at most; whoever wants to record more waits for a place.
 const QUEUE: usize = 1024;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
 use super::record::{StoredAgent, decode, is_end};
-use super::tables::{AGENTS, CURSORS, EXCHANGES, KEPT, KEYS, LOG, OPEN, PRESENCE, StoredOpen, THREADS};
+use super::tables::{AGENTS, CURSORS, EXCHANGES, KEPT, KEYS, LOG, OPEN, PRESENCE, SECURITY, StoredOpen, THREADS};
 use super::{Store, StoreError};
+use crate::core::audit::{Event, Kind};
 use crate::core::effect::Fact;
 use crate::core::exchange::{Asked, Record, Work};
 use crate::core::ids::{AgentName, ConversationId, Millis, RequestId, Seq};
@@ -183,6 +184,26 @@ impl Store {
         Ok(all)
     }
 
+    /// Entries of the security log before a position, newest first.
+    pub fn audit(&self, before: Option<Seq>, kind: Option<Kind>, count: usize) -> Result<Vec<(Seq, Event)>, StoreError> {
+        let read = self.read()?;
+        let (security, log) = (read.open_table(SECURITY)?, read.open_table(LOG)?);
+        let mut found = Vec::new();
+        for row in security.range(..before.map_or(u64::MAX, |b| b.0))?.rev() {
+            let (seq, word) = row?;
+            if kind.is_some_and(|k| k.word() != word.value()) {
+                continue;
+            }
+            // A row that is not kept any more leaves its place in the index for a while.
+            let Some(fact) = log.get(seq.value())?.map(|b| decode(b.value())).transpose()? else { continue };
+            found.extend(entry(fact).map(|event| (Seq(seq.value()), event)));
+            if found.len() >= count {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
     /// The document of that name; the default if there is none yet.
     pub fn kept<T: serde::de::DeserializeOwned + Default>(&self, what: &str) -> Result<T, StoreError> {
         match self.read()?.open_table(KEPT)?.get(what)? {
@@ -199,6 +220,18 @@ impl Store {
             all.extend(AgentName::parse(name.value()).map(|name| (name, agent)));
         }
         Ok(all)
+    }
+}
+
+/// A fact as the security log shows it.
+fn entry(fact: Fact) -> Option<Event> {
+    match fact {
+        Fact::Audit(event) => Some((*event).clone()),
+        Fact::Refused(asked, end) => {
+            let what = format!("{}: {} -> {}: {}", end.outcome.word(), asked.from, asked.to, end.text);
+            Kind::of_refusal(end.outcome).map(|kind| Event { request: Some(asked.id), ..Event::new(end.at, kind, asked.from.as_str(), "", &what) })
+        }
+        _ => None,
     }
 }
 

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
+use crate::core::audit::{Event, Kind};
 use crate::core::effect::Fact;
 use crate::core::exchange::{Asked, End, Late, Trail, WhenOffline, Work};
 use crate::core::ids::{AgentName, ConversationId, Millis, RequestId};
 use crate::core::outcome::Outcome;
+use crate::core::person::Pause;
 
 /// One row of the log.
 #[derive(Serialize, Deserialize, Debug)]
@@ -39,6 +41,16 @@ enum StoredFact {
     Late {
         id: String,
         late: StoredLate,
+    },
+    Audit {
+        at: u64,
+        kind: String,
+        who: Arc<str>,
+        address: Arc<str>,
+        what: Arc<str>,
+        times: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<String>,
     },
     Presence {
         agent: Arc<str>,
@@ -80,6 +92,8 @@ struct StoredEnd {
     at: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     call: Option<Arc<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<Arc<str>>,
 }
 
 #[derive(Serialize, Deserialize, Debug, Default, PartialEq)]
@@ -153,6 +167,31 @@ pub struct StoredSession {
     pub until: u64,
 }
 
+/// A pause, as a person set it.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct StoredPause {
+    one: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    other: Option<String>,
+    by: Arc<str>,
+    at: u64,
+}
+
+impl StoredPause {
+    #[must_use]
+    pub fn of(pause: &Pause) -> Self {
+        let Pause { one, other, by, at } = pause;
+        Self { one: one.to_string(), other: other.as_ref().map(AgentName::to_string), by: by.clone(), at: at.0 }
+    }
+
+    /// `None` if it names no agents.
+    #[must_use]
+    pub fn load(self) -> Option<Pause> {
+        let other = self.other.map(|name| AgentName::parse(&name).ok_or(())).transpose().ok()?;
+        Some(Pause { one: AgentName::parse(&self.one)?, other, by: self.by, at: Millis(self.at) })
+    }
+}
+
 fn bad(what: impl std::fmt::Display) -> StoreError {
     StoreError::Record(what.to_string())
 }
@@ -169,6 +208,11 @@ pub(super) fn encode(fact: &Fact) -> Result<Vec<u8>, StoreError> {
         }
         Fact::Late { id, late } => {
             StoredFact::Late { id: id.to_string(), late: StoredLate { answer: late.answer.clone(), at: late.at.0, call: late.call.clone() } }
+        }
+        Fact::Audit(event) => {
+            let Event { at, kind, who, address, what, times, request } = &**event;
+            let (kind, request) = (kind.word().to_owned(), request.map(|r| r.to_string()));
+            StoredFact::Audit { at: at.0, kind, who: who.clone(), address: address.clone(), what: what.clone(), times: *times, request }
         }
         Fact::Presence { agent, at, online } => StoredFact::Presence { agent: agent.as_str().into(), at: at.0, online: *online },
     };
@@ -194,6 +238,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Fact, StoreError> {
         StoredFact::Late { id, late } => {
             let late = Late { answer: late.answer, at: Millis(late.at), call: late.call };
             Fact::Late { id: request(&id)?, late: Arc::new(late) }
+        }
+        StoredFact::Audit { at, kind, who, address, what, times, request: about } => {
+            let kind = Kind::parse(&kind).ok_or_else(|| bad(format!("unknown kind {kind:?}")))?;
+            let about = about.as_deref().map(request).transpose()?;
+            Fact::Audit(Arc::new(Event { at: Millis(at), kind, who, address, what, times, request: about }))
         }
         StoredFact::Presence { agent, at, online } => Fact::Presence { agent: name(&agent)?, at: Millis(at), online },
     })
@@ -243,12 +292,12 @@ fn load_asked(stored: StoredAsked) -> Result<Asked, StoreError> {
 }
 
 fn store_end(end: &End) -> StoredEnd {
-    StoredEnd { outcome: end.outcome.word().to_owned(), text: end.text.clone(), at: end.at.0, call: end.call.clone() }
+    StoredEnd { outcome: end.outcome.word().to_owned(), text: end.text.clone(), at: end.at.0, call: end.call.clone(), by: end.by.clone() }
 }
 
 fn load_end(stored: StoredEnd) -> Result<End, StoreError> {
     let outcome = Outcome::parse(&stored.outcome).ok_or_else(|| bad(format!("unknown outcome {:?}", stored.outcome)))?;
-    Ok(End { outcome, text: stored.text, at: Millis(stored.at), call: stored.call })
+    Ok(End { outcome, text: stored.text, at: Millis(stored.at), call: stored.call, by: stored.by })
 }
 
 fn request(text: &str) -> Result<RequestId, StoreError> {

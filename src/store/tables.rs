@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::StoreError;
 use super::record::StoredAgent;
+use crate::core::audit::Kind;
 use crate::core::effect::Fact;
 use crate::core::ids::{AgentName, RequestId, Seq};
 
@@ -28,6 +29,8 @@ pub(super) const PRESENCE: TableDefinition<'_, &str, (u64, bool)> = TableDefinit
 pub(super) const AGENTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("agents");
 /// Follower -> the position up to which it has everything.
 pub(super) const CURSORS: TableDefinition<'_, &str, u64> = TableDefinition::new("cursors");
+/// Position -> kind: which rows of the log belong to the security log, refused asks among them.
+pub(super) const SECURITY: TableDefinition<'_, u64, &str> = TableDefinition::new("security");
 /// Document -> JSON: what the engine keeps beside the log, each written whole.
 pub(super) const KEPT: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("kept");
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
@@ -74,6 +77,7 @@ pub(super) fn visit(visitor: &mut impl Visitor) -> Result<(), StoreError> {
     visitor.table(PRESENCE)?;
     visitor.table(AGENTS)?;
     visitor.table(CURSORS)?;
+    visitor.table(SECURITY)?;
     visitor.table(KEPT)?;
     visitor.table(META)
 }
@@ -121,6 +125,11 @@ pub(super) fn apply<'a>(write: &WriteTransaction, mut after: Seq, rows: impl Ite
                 let id = asked.id.as_u128();
                 exchanges.insert(id, (seq, if refused { seq } else { 0 }, 0))?;
                 threads.insert((asked.conversation.as_u128(), id), ())?;
+                if let Fact::Refused(_, end) = fact
+                    && let Some(kind) = Kind::of_refusal(end.outcome)
+                {
+                    write.open_table(SECURITY)?.insert(seq, kind.word())?;
+                }
                 if !refused {
                     open.insert(id, &b""[..])?;
                 }
@@ -139,6 +148,9 @@ pub(super) fn apply<'a>(write: &WriteTransaction, mut after: Seq, rows: impl Ite
                     o.holders.push(instance.to_string());
                     o.attempt = *attempt;
                 })?;
+            }
+            Fact::Audit(event) => {
+                write.open_table(SECURITY)?.insert(seq, event.kind.word())?;
             }
             Fact::Presence { agent, at, online } => {
                 write.open_table(PRESENCE)?.insert(agent.as_str(), (at.0, *online))?;

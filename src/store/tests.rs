@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use super::*;
+use crate::core::audit::{Event, Kind};
 use crate::core::exchange::{Asked, End, Late, Trail, WhenOffline, Work};
 use crate::core::ids::{ConversationId, Millis, RequestId};
 use crate::core::outcome::Outcome;
@@ -35,7 +36,7 @@ pub(super) fn ask(n: u128) -> Fact {
 }
 
 pub(super) fn end(n: u128, outcome: Outcome) -> Fact {
-    let end = End { outcome, text: format!("answer {n}").into(), at: Millis(n as u64 + 1), call: None };
+    let end = End { outcome, text: format!("answer {n}").into(), at: Millis(n as u64 + 1), call: None, by: None };
     Fact::Ended { id: RequestId::from_u128(n), end: Arc::new(end), work: Work::default() }
 }
 
@@ -116,7 +117,7 @@ fn every_fact_survives_its_stored_form() {
     whole.trail = Trail { root: RequestId::from_u128(4), parent: Some(RequestId::from_u128(5)), origin: name("carol"), path };
     (whole.key, whole.traceparent, whole.begins, whole.when_offline) = (Some("k".into()), Some("00-a".into()), false, WhenOffline::Queue);
     let (id, text, call): (_, Arc<str>, Option<Arc<str>>) = (whole.id, "t".into(), Some("c".into()));
-    let ended = Arc::new(End { outcome: Outcome::Timeout, text, at: Millis(9), call: call.clone() });
+    let ended = Arc::new(End { outcome: Outcome::Timeout, text, at: Millis(9), call: call.clone(), by: None });
     let facts = [
         Fact::Asked(Arc::new(whole.clone())),
         Fact::Refused(Arc::new(whole), ended.clone()),
@@ -126,6 +127,7 @@ fn every_fact_survives_its_stored_form() {
         Fact::Ended { id, end: ended, work: Work { delivered: Some(Millis(3)), heartbeats: 2, session: Some("s".into()) } },
         Fact::Late { id, late: Arc::new(Late { answer: "l".into(), at: Millis(4), call }) },
         Fact::Presence { agent: name("bob"), at: Millis(5), online: true },
+        Fact::Audit(Arc::new(Event { request: Some(id), ..Event::new(Millis(6), Kind::Person, "owner", "1.2.3.4", "cancelled") })),
     ];
     for fact in facts {
         assert_eq!(record::decode(&record::encode(&fact).unwrap()).unwrap(), fact);
@@ -224,7 +226,7 @@ fn credentials_are_kept_and_removed() {
 fn what_ended_is_read_from_a_position_in_order_and_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
-    let refused = End { outcome: Outcome::SelfAsk, text: "no".into(), at: Millis(3), call: None };
+    let refused = End { outcome: Outcome::SelfAsk, text: "no".into(), at: Millis(3), call: None, by: None };
     let facts =
         vec![ask(1), ask(2), end(2, Outcome::Timeout), Fact::Refused(Arc::new(asked(3, 1, "third")), Arc::new(refused)), end(1, Outcome::Answered)];
     record(&store, facts);

@@ -28,6 +28,9 @@ pub struct ExchangeJson {
     pub ended_at: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late: Option<bool>,
+    /// The person who ended it in the bot's place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     pub hops: u32,
     pub origin: String,
 }
@@ -49,6 +52,7 @@ impl From<&Record> for ExchangeJson {
             started_at: asked.at.0,
             ended_at: record.end.as_ref().map(|end| end.at.0),
             late: record.late.as_ref().map(|_| true),
+            by: record.end.as_ref().and_then(|end| end.by.as_ref()).map(|by| by.to_string()),
             hops: asked.trail.hops(),
             origin: asked.trail.origin.to_string(),
         }

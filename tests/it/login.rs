@@ -112,7 +112,7 @@ async fn a_session_outlives_restarts_and_ends_with_its_logout() {
         if stop == "kill" {
             relay.kill().await
         } else {
-            drop(relay.stop().await)
+            let _ = relay.stop().await;
         }
         // Browsers know a relay by its port, which is another one here.
         relay.up().await;
@@ -212,8 +212,16 @@ async fn a_viewer_reads_everything_and_is_out_when_the_token_is_taken_back() {
     }
     let me: Value = browser.get("/ui/api/me").await.json().await.unwrap();
     assert_eq!((text(&me, "role"), text(&me, "name")), ("viewer", "claire"));
+    let mut stream = soon("the stream", browser.request(Method::GET, "/ui/events").send()).await.unwrap();
+    assert_eq!(stream.status(), 200);
     assert_eq!(relay.run(&["ui-token", "--revoke", "claire"]).await.code, 0);
     assert!(!browser.is_in().await);
+    relay.caller("alice").ask("nobody", "not for claire").await;
+    let mut told = String::new();
+    while let Some(piece) = soon("the end of the stream", stream.chunk()).await.unwrap() {
+        told.push_str(std::str::from_utf8(&piece).unwrap());
+    }
+    assert!(!told.contains("not for claire"), "an open stream goes on telling: {told}");
     assert_eq!(status_with(&relay, "/ui/api/state", &viewer).await, 401);
     assert_eq!(relay.run(&["ui-token", "--revoke", "claire"]).await.code, 1);
 }
@@ -282,4 +290,24 @@ async fn search_and_export_on_the_relays_machine_need_no_token_and_elsewhere_one
     assert!(refused.code == 1 && refused.err.contains("401"), "{refused:?}");
     let exported = relay.run_with(&[&["export"], &elsewhere[..], &["--token", OWNER]].concat(), NO_OWNER).await;
     assert!(exported.code == 0 && exported.out.contains("a question for the record"), "{exported:?}");
+}
+
+#[tokio::test]
+async fn what_is_kept_is_readable_by_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let relay = Relay::start("", &["alice"]).await;
+    relay.caller("alice").ask("nobody", "a question for the record").await;
+    let mut left = vec![relay.path("data")];
+    let mut seen = 0;
+    while let Some(path) = left.pop() {
+        let about = std::fs::symlink_metadata(&path).unwrap();
+        let mode = about.permissions().mode() & 0o777;
+        assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", path.display());
+        seen += 1;
+        if about.is_dir() {
+            assert_eq!(mode, 0o700, "{}", path.display());
+            left.extend(std::fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()));
+        }
+    }
+    assert!(seen > 4, "only {seen} files");
 }

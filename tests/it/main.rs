@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, clippy::type_complexity)]
 
 mod asking;
+mod audit;
 mod cli;
 mod conversations;
 mod crash;
@@ -13,6 +14,7 @@ mod keeping;
 mod late;
 mod login;
 mod loops;
+mod person;
 mod presence;
 mod readme;
 mod refusals;

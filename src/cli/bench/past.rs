@@ -98,7 +98,7 @@ impl Past {
         let late = self.dice.below(20) == 0;
         let (outcome, took) = if late { (Outcome::Timeout, QUIET_MS) } else { (Outcome::Answered, 300 + self.dice.seldom(600_000)) };
         let text = if late { explain(outcome, &to, None, QUIET_MS) } else { self.text(answer) };
-        let end = End { outcome, text: text.into(), at: at.plus(took), call: None };
+        let end = End { outcome, text: text.into(), at: at.plus(took), call: None, by: None };
         [Fact::Asked(Arc::new(asked)), Fact::Ended { id, end: Arc::new(end), work: Work::default() }]
     }
 

@@ -22,6 +22,10 @@ pub(super) fn check(findings: &mut Findings, config: &Config, running: Option<&R
     if config.allowed_hosts.iter().any(|h| h == "*") {
         findings.warn("hosts", "allowed_hosts has \"*\": any web page may reach the relay through a visitor's browser", "list the hosts by name");
     }
+    if config.ui.open && (config.public_url.is_some() || !config.listen.ip().is_loopback()) {
+        let what = "[ui] open = true: whoever reaches this relay reads everything and acts as its owner";
+        findings.warn("page", what, "remove it, and log in with `hermes-bridge ui-token`");
+    }
     if let Some(public) = &config.public_url {
         let checked = crate::cli::runtime().map(|runtime| runtime.block_on(public_address(findings, public, running)));
         if let Err(why) = checked {

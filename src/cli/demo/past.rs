@@ -85,7 +85,7 @@ fn asked(dice: &mut Dice, script: &Script, conversation: ConversationId, begins:
 /// How it ended and when, and whether the conversation goes on.
 fn end(dice: &mut Dice, asked: Arc<Asked>, answer: &str, facts: &mut Vec<(Millis, Fact)>) -> (Millis, bool) {
     let (id, at, to) = (asked.id, asked.at, name(&asked.to));
-    let ended = |outcome, text: String, at: Millis| Arc::new(End { outcome, text: text.into(), at, call: None });
+    let ended = |outcome, text: String, at: Millis| Arc::new(End { outcome, text: text.into(), at, call: None, by: None });
     if *asked.to == *"sales-bot" {
         let refusal = Refusal::UnknownAgent { to: "sales-bot".into() };
         facts.push((at, Fact::Refused(asked, ended(refusal.outcome(), refusal.to_string(), at))));

@@ -88,6 +88,7 @@ impl Ledger {
                 assert!(line.end.as_ref().is_some_and(|end| end.outcome.word() != "ok"), "late answer to the open or answered {id}");
                 assert_eq!(line.late.replace(late.clone()), None, "{id} has a second late answer");
             }
+            Fact::Audit(_) => {}
             Fact::Presence { agent, at, online } => {
                 self.online.insert(agent.clone(), (*at, *online));
             }
@@ -138,7 +139,8 @@ impl Ledger {
     /// What holds between any two inputs.
     pub(super) fn check(&self, relay: &Relay, sockets: &[Socket]) {
         // Without `..`: whoever adds a field decides here what holds of it.
-        let Relay { limits: _, permissions: _, registry, open, deadlines, twins, keys, recent, recent_order, recent_bytes, loops, quotas } = relay;
+        let Relay { limits: _, permissions: _, registry, open, deadlines, twins, keys, recent, recent_order, recent_bytes, loops, quotas, paused: _ } =
+            relay;
         let bytes = open.values().map(|open| open.asked.message.len()).sum();
         assert_eq!(quotas.totals(), (open.len(), bytes), "quotas");
         assert!(registry.agents.values().all(|a| a.circuit.probe.is_none_or(|id| open.contains_key(&id))), "a probe is left behind");

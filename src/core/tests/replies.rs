@@ -93,7 +93,7 @@ fn a_late_answer_by_way_of_history_is_taken_once() {
 fn history_remembers_which_call_answered() {
     let mut s = asked();
     let asked = s.relay.open(request(1)).unwrap().asked.clone();
-    let end = |outcome, call: Option<&str>| Some(Arc::new(End { outcome, text: "x".into(), at: Millis(1), call: call.map(Into::into) }));
+    let end = |outcome, call: Option<&str>| Some(Arc::new(End { outcome, text: "x".into(), at: Millis(1), call: call.map(Into::into), by: None }));
     let open = Record { asked, end: None, late: None, refused: false };
     assert_eq!(open.past(), None);
     let answered = Record { end: end(Outcome::Answered, Some("c1")), ..open.clone() };

@@ -2,11 +2,13 @@
 
 use maud::{Markup, html};
 
+use super::act;
 use super::item::{face, sign, tone};
 use super::rail::dot;
 use super::view::View;
 use super::when;
 use super::words::fill;
+use crate::core::person::Pause;
 use crate::core::presence::Present;
 use crate::engine::AgentFigures;
 
@@ -18,7 +20,7 @@ pub(super) fn span(text: &str) -> (&'static str, u64) {
     SPANS.into_iter().find(|(name, _)| *name == text).unwrap_or(("7d", 7 * 86_400_000))
 }
 
-pub(super) fn agents(view: &View, present: &[Present], figures: &[AgentFigures], since: &str, seq: u64) -> Markup {
+pub(super) fn agents(view: &View, present: &[Present], figures: &[AgentFigures], pauses: &[Pause], since: &str, seq: u64) -> Markup {
     let words = view.words();
     let online = present.iter().filter(|p| p.online).count();
     html! {
@@ -33,12 +35,13 @@ pub(super) fn agents(view: &View, present: &[Present], figures: &[AgentFigures],
                     }
                 }
             }
-            ul class="cards" { @for one in present { li { (card(view, one, figures.iter().find(|f| f.name == one.name.as_str()))) } } }
+            ul class="cards" { @for one in present { li { (card(view, one, figures.iter().find(|f| f.name == one.name.as_str()), pauses)) } } }
+            (act::pairs(view, present, pauses))
         }
     }
 }
 
-fn card(view: &View, one: &Present, figures: Option<&AgentFigures>) -> Markup {
+fn card(view: &View, one: &Present, figures: Option<&AgentFigures>, pauses: &[Pause]) -> Markup {
     let words = view.words();
     let href = format!("/ui?agent={}", super::address::escaped(one.name.as_str()));
     html! {
@@ -63,6 +66,7 @@ fn card(view: &View, one: &Present, figures: Option<&AgentFigures>) -> Markup {
                 None => p class="none" { (words.no_figures) },
                 Some(figures) => (numbers(view, figures)),
             }
+            (act::agent(view, &one.name, pauses))
         }
     }
 }

@@ -8,6 +8,7 @@ use hyper::{Method, Request, Response, StatusCode};
 
 use super::address::escaped;
 use super::view::FRAGMENT;
+use crate::config::Secret;
 use crate::engine::{Engine, Visitor};
 use crate::inbound::peer::Peer;
 use crate::inbound::{Body, auth, full};
@@ -24,6 +25,19 @@ pub(in crate::inbound) struct Guest {
     pub by_token: bool,
     /// Can log out.
     pub session: bool,
+    /// The token or the session's cookie; `None` where there is no login.
+    key: Option<Secret>,
+}
+
+impl Guest {
+    /// Whether what let this guest in would do so now.
+    pub(super) fn is_still(&self, engine: &Engine) -> bool {
+        match &self.key {
+            None => engine.config().ui.open,
+            Some(key) if self.by_token => engine.visitor(key.reveal()).is_some(),
+            Some(key) => engine.visitor_of(key.reveal()).is_some(),
+        }
+    }
 }
 
 pub(in crate::inbound) fn is_page(path: &str) -> bool {
@@ -32,7 +46,7 @@ pub(in crate::inbound) fn is_page(path: &str) -> bool {
 
 /// `None` when the request may pass, with its `Guest` and `Peer` put into it; the login and the page's looks are for everybody.
 pub(in crate::inbound) fn admit<B>(engine: &Engine, peer: Peer, request: &mut Request<B>) -> Option<Response<Body>> {
-    let guest = guest(engine, request.headers());
+    let guest = guest(engine, peer, request.headers());
     let path = request.uri().path();
     if guest.is_none() && path != "/ui/login" && !path.starts_with("/ui/assets/") {
         return Some(refusal(request));
@@ -44,11 +58,12 @@ pub(in crate::inbound) fn admit<B>(engine: &Engine, peer: Peer, request: &mut Re
     None
 }
 
-fn guest(engine: &Engine, headers: &HeaderMap) -> Option<Guest> {
-    let visitor = auth::visitor(engine, headers)?;
-    let by_token = auth::has_bearer(headers);
+fn guest(engine: &Engine, peer: Peer, headers: &HeaderMap) -> Option<Guest> {
+    let visitor = auth::visitor(engine, peer, headers)?;
+    let token = auth::bearer(headers).filter(|token| engine.visitor(token).is_some());
     let session = auth::session(headers).filter(|cookie| engine.visitor_of(cookie).is_some());
-    Some(Guest { visitor, form_token: engine.form_token(session).into(), by_token, session: session.is_some() })
+    let key = token.or(session).map(|key| Secret::new(key.to_owned()));
+    Some(Guest { visitor, form_token: engine.form_token(session).into(), by_token: token.is_some(), session: session.is_some(), key })
 }
 
 /// People are led to the login and from there to where they wanted to go; programs hear 401.

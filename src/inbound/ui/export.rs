@@ -61,8 +61,7 @@ pub(super) fn stream(engine: Arc<Engine>, search: Search, format: Format) -> imp
         state.done |= page.is_err();
         Some((page, state))
     });
-    // Bodies must be Sync, although they are only ever polled by one.
-    SyncStream(std::sync::Mutex::new(Box::pin(pages)))
+    SyncStream::new(pages)
 }
 
 impl State {
@@ -130,7 +129,14 @@ fn quoted(cell: &str) -> String {
     if formula || cell.contains([',', '"', '\n', '\r', ';', '\t']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
 }
 
-struct SyncStream<S>(std::sync::Mutex<std::pin::Pin<Box<S>>>);
+/// Bodies must be Sync, although they are only ever polled by one.
+pub(super) struct SyncStream<S>(std::sync::Mutex<std::pin::Pin<Box<S>>>);
+
+impl<S> SyncStream<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Self(std::sync::Mutex::new(Box::pin(stream)))
+    }
+}
 
 impl<S: Stream + Send> Stream for SyncStream<S> {
     type Item = S::Item;

@@ -145,6 +145,7 @@ fn end(view: &View, record: &Record, place: &Place<'_>) -> Markup {
                 p class="said reason" dir="auto" { (text::shown(&end.text)) @if end.text.is_empty() { (words.status(end.outcome.word())) } }
             },
         }
+        @if let Some(by) = record.end.as_ref().and_then(|e| e.by.as_ref()) { p class="by" data-k="by" { (fill(words.a_by, &[("who", by)])) } }
         @if let Some(late) = &record.late { (answer(view, record, &late.answer, words.late_answer, place)) }
     }
 }

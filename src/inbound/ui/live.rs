@@ -65,6 +65,10 @@ impl Listener {
         {
             changes.push(change?);
         }
+        // Whoever has been logged out meanwhile hears no more.
+        if !self.view.guest.as_ref().is_some_and(|guest| guest.is_still(&self.engine)) {
+            return None;
+        }
         self.view.now = self.engine.now();
         let last = changes.last().map_or(Seq(0), |c| c.seq());
         let latest = latest(&changes);

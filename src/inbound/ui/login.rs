@@ -12,6 +12,7 @@ use super::throttle::Throttle;
 use super::words::fill;
 use super::{Ask, page};
 use crate::config::Secret;
+use crate::engine::{Engine, Kind, Visitor};
 use crate::inbound::auth;
 use crate::inbound::peer::Peer;
 
@@ -64,15 +65,21 @@ pub(super) async fn log_in(form: Form, peer: Peer, headers: warp::http::HeaderMa
     // The page that comes again must lead to the same place.
     let ask = Ask { pairs: vec![("back".to_owned(), form.value("back").to_owned())], ..form.ask.clone() };
     if let Err(seconds) = throttle.attempt(engine.now(), peer.address) {
+        engine.audit_refused(Kind::RefusedLogin, "", peer.address, "login: too many tries");
         return ask.too_many(seconds);
     }
     match engine.log_in(form.value("token").trim()).await {
-        Ok(Some((_, cookie))) => {
+        Ok(Some((visitor, cookie))) => {
             throttle.succeeded(peer.address);
+            noted(&engine, Kind::Login, &visitor, peer).await;
             let life = engine.config().ui.session.as_secs();
             with_cookie(form.back(), &headers, &cookie, life, peer.https)
         }
-        Ok(None) => ask.login(StatusCode::FORBIDDEN, Some(ask.view.words().log_in_wrong)),
+        Ok(None) => {
+            let what = format!("login: {}", auth::offered(Some(form.value("token").trim())));
+            engine.audit_refused(Kind::RefusedLogin, "", peer.address, &what);
+            ask.login(StatusCode::FORBIDDEN, Some(ask.view.words().log_in_wrong))
+        }
         Err(e) => {
             tracing::error!(error = %e, "a login failed");
             ask.login(StatusCode::SERVICE_UNAVAILABLE, Some(ask.view.words().trouble))
@@ -87,7 +94,15 @@ pub(super) async fn log_out(form: Form, peer: Peer, headers: warp::http::HeaderM
         // Out for as long as the relay runs; the cookie is gone from this browser all the same.
         tracing::error!(error = %e, "a logout could not be recorded");
     }
+    if let Some(guest) = &form.ask.view.guest {
+        noted(&form.ask.engine, Kind::Logout, &guest.visitor, peer).await;
+    }
     with_cookie(see_other("/ui/login"), &headers, &Secret::new(String::new()), 0, peer.https)
+}
+
+async fn noted(engine: &Engine, kind: Kind, who: &Visitor, peer: Peer) {
+    // A disk that refuses keeps it in memory for later, and nobody out of the page where that is to be read.
+    let _ = engine.audit(kind, &who.to_string(), Some(peer.address), "").await;
 }
 
 fn with_cookie(mut response: Response, headers: &warp::http::HeaderMap, value: &Secret, life: u64, https: bool) -> Response {

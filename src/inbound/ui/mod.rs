@@ -4,6 +4,7 @@
 //! `page` is the frame, `list`, `thread` and `agents` are what stands in it, `item` is one exchange wherever it is shown;
 //! `live` and `export` stream; `door` says who may look, `login` lets in, `form` is what people send.
 
+mod act;
 mod address;
 mod agents;
 mod api;
@@ -19,6 +20,7 @@ mod login;
 mod page;
 mod rail;
 mod routes;
+mod security;
 mod text;
 mod thread;
 mod throttle;
@@ -144,7 +146,7 @@ impl Ask {
             Err(e) => return self.trouble(&e),
         };
         let present = rail::sorted(self.engine.present(None));
-        let main = agents::agents(&self.view, &present, &figures, name, seq);
+        let main = agents::agents(&self.view, &present, &figures, &self.engine.paused(), name, seq);
         let address = Address::default();
         let page = Page { title: self.view.words().agents, part: Part::Agents, address: &address, events: Some("/ui/events".into()), kind: "agents" };
         self.show(StatusCode::OK, &page, &main)

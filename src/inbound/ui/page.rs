@@ -41,8 +41,8 @@ pub(super) fn frame(view: &View, page: &Page<'_>, main: &Markup) -> Markup {
             (head(view, page.title, assets::js()))
             body data-kind=(page.kind) data-events=[page.events.as_deref()] data-words=(script_words(view)) data-clock=(if view.utc { "utc" } else { "local" }) data-offset=(super::when::offset_minutes(view.now, &view.zone)) {
                 a class="skip" href="#main" { (words.skip) }
-                @if view.open { p class="open-to-all" { (words.open_to_all) } }
                 header class="top" {
+                    @if view.open { p class="open-to-all" { (words.open_to_all) } }
                     div class="bar" {
                         a class="brand" href="/ui" aria-label="hermes-bridge" { (PreEscaped(MARK)) span { "hermes-bridge" } }
                         (search(view, page))
@@ -126,25 +126,28 @@ fn settings(view: &View) -> Markup {
     html! {
         details class="menu" id="settings" {
             summary aria-label=(words.settings) title=(words.settings) { (PreEscaped(GEAR)) }
-            form action="/ui/settings" method="post" {
-                (form_token(view))
-                input type="hidden" name="back" value=(view.here);
-                fieldset { legend { (words.language) } div class="pick" {
-                    @for lang in Lang::ALL { (choice(LANG, lang.code(), lang.name(), Some(lang.code()), lang == view.lang)) }
-                } }
-                fieldset { legend { (words.theme) } div class="pick" {
-                    @for (theme, label) in THEMES.into_iter().zip([words.system, words.light, words.dark]) { (choice(THEME, theme, label, None, theme == view.theme)) }
-                } }
-                fieldset { legend { (words.times) } div class="pick" {
-                    (choice(CLOCK, "local", words.local, None, !view.utc))
-                    (choice(CLOCK, "utc", "UTC", None, view.utc))
-                } }
-                button type="button" class="js plain" id="show-keys" { (words.keys) " " kbd { "?" } }
-            }
-            @if view.guest.as_ref().is_some_and(|g| g.session) {
-                form action="/ui/logout" method="post" {
+            div class="drop" {
+                form action="/ui/settings" method="post" {
                     (form_token(view))
-                    button type="submit" class="plain" { (words.log_out) (who(view)) }
+                    input type="hidden" name="back" value=(view.here);
+                    fieldset { legend { (words.language) } div class="pick" {
+                        @for lang in Lang::ALL { (choice(LANG, lang.code(), lang.name(), Some(lang.code()), lang == view.lang)) }
+                    } }
+                    fieldset { legend { (words.theme) } div class="pick" {
+                        @for (theme, label) in THEMES.into_iter().zip([words.system, words.light, words.dark]) { (choice(THEME, theme, label, None, theme == view.theme)) }
+                    } }
+                    fieldset { legend { (words.times) } div class="pick" {
+                        (choice(CLOCK, "local", words.local, None, !view.utc))
+                        (choice(CLOCK, "utc", "UTC", None, view.utc))
+                    } }
+                    button type="button" class="js plain" id="show-keys" { (words.keys) " " kbd { "?" } }
+                }
+                p { a href="/ui/security" { (words.security) } }
+                @if view.guest.as_ref().is_some_and(|g| g.session) {
+                    form action="/ui/logout" method="post" {
+                        (form_token(view))
+                        button type="submit" class="plain" { (words.log_out) (who(view)) }
+                    }
                 }
             }
         }

@@ -13,13 +13,13 @@ use super::door::Guest;
 use super::form::{Form, pairs};
 use super::throttle::Throttle;
 use super::view::{CLOCK, LANG, THEME, View};
-use super::{Ask, api, assets, door, export, live, login};
+use super::{Ask, act, api, assets, door, export, live, login, security};
 use crate::core::ids::{ConversationId, Seq};
 use crate::engine::Engine;
 use crate::inbound::peer::Peer;
 
-/// A form of the page is small.
-const MAX_FORM: u64 = 16 * 1024;
+/// A form of the page: an answer that a person writes, percent-encoded.
+const MAX_FORM: u64 = 1024 * 1024;
 /// A comment on an idle event stream, so that a lost connection is noticed; costs a few bytes.
 const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(25);
 
@@ -32,6 +32,9 @@ pub(in crate::inbound) fn routes(engine: Arc<Engine>) -> BoxedFilter<(Response,)
     let pages = pages.or(warp::path!("ui" / "x" / String).and(get.clone()).then(|id, ask: Ask| ask.exchange(id))).unify().boxed();
     let pages = pages.or(warp::path!("ui" / "agents").and(get.clone()).then(Ask::agents)).unify().boxed();
     let api = warp::path!("ui" / "api" / "state").and(get.clone()).then(Ask::api_state).boxed();
+    let pages = pages.or(warp::path!("ui" / "ask").and(get.clone()).then(Ask::asking)).unify().boxed();
+    let pages = pages.or(warp::path!("ui" / "security").and(get.clone()).then(Ask::security)).unify().boxed();
+    let api = api.or(warp::path!("ui" / "api" / "security").and(get.clone()).then(Ask::api_security)).unify().boxed();
     let api = api.or(warp::path!("ui" / "api" / "me").and(get.clone()).map(Ask::api_me)).unify().boxed();
     let api = api.or(warp::path!("ui" / "api" / "search").and(get.clone()).then(Ask::api_search)).unify().boxed();
     let api = api.or(warp::path!("ui" / "api" / "agents").and(get.clone()).then(Ask::api_agents)).unify().boxed();
@@ -65,8 +68,9 @@ fn forms(ask: BoxedFilter<(Ask,)>) -> BoxedFilter<(Response,)> {
             Err(refusal) => refusal,
         }
     });
+    let act = warp::path!("ui" / "act" / String).and(form.clone()).and(warp::ext::get::<Peer>()).then(act::act).boxed();
     let settings = warp::path!("ui" / "settings").and(form).map(|form: Result<Form, Response>| form.map_or_else(|refusal| refusal, |f| settings(&f)));
-    shown.or(login).unify().or(logout).unify().or(settings).unify().boxed()
+    shown.or(act).unify().or(login).unify().or(logout).unify().or(settings).unify().boxed()
 }
 
 /// A page for people; scripts get the JSON of every other route.
@@ -100,16 +104,27 @@ fn events(ask: Ask, last: Option<String>) -> Response {
 }
 
 async fn exported(name: String, ask: Ask) -> Result<Response, Rejection> {
+    if name == "export-security.ndjson" {
+        return Ok(download(
+            warp::reply::stream(security::export(ask.engine)).into_response(),
+            export::Format::Lines,
+            "hermes-bridge-security.ndjson",
+        ));
+    }
     let format = name.strip_prefix("export.").and_then(export::Format::parse).ok_or_else(warp::reject::not_found)?;
     let (search, engine) = (ask.search(), ask.engine);
-    let mut response = warp::reply::stream(export::stream(engine, search, format)).into_response();
+    let name = format!("hermes-bridge.{}", name.trim_start_matches("export."));
+    Ok(download(warp::reply::stream(export::stream(engine, search, format)).into_response(), format, &name))
+}
+
+fn download(mut response: Response, format: export::Format, name: &str) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(format.content_type()));
-    if let Ok(value) = header::HeaderValue::from_str(&format!("attachment; filename=\"hermes-bridge.{}\"", name.trim_start_matches("export."))) {
+    if let Ok(value) = header::HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {
         headers.insert(header::CONTENT_DISPOSITION, value);
     }
     headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
-    Ok(response)
+    response
 }
 
 fn file(name: String, headers: HeaderMap) -> Response {

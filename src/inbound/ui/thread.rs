@@ -55,6 +55,7 @@ pub(super) fn thread(view: &View, thread: &Thread<'_>) -> Markup {
                     }
                 }
             }
+            (super::act::step_in(view, thread.records))
             @if let Some(after) = after { nav class="paging" aria-label=(words.later) { a href={"/ui/c/" (conversation) "?after=" (after)} { (words.later) " ↓" } } }
         }
     }

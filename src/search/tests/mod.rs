@@ -49,12 +49,12 @@ pub(super) fn exchange(n: u64, from: &str, to: &str, message: &str, answer: &str
         when_offline: Default::default(),
         traceparent: None,
     };
-    let end = End { outcome: Outcome::Answered, text: answer.into(), at: at.plus(n * 1_000), call: None };
+    let end = End { outcome: Outcome::Answered, text: answer.into(), at: at.plus(n * 1_000), call: None, by: None };
     Record { asked: Arc::new(asked), end: Some(Arc::new(end)), late: None, refused: false }
 }
 
 pub(super) fn ended(record: &Record, outcome: Outcome, text: &str) -> Record {
-    let end = End { outcome, text: text.into(), at: record.asked.at.plus(120_000), call: None };
+    let end = End { outcome, text: text.into(), at: record.asked.at.plus(120_000), call: None, by: None };
     Record { end: Some(Arc::new(end)), late: None, ..record.clone() }
 }
 

@@ -1,0 +1,176 @@
+//! The security log as it is written: what was done is recorded at once; what was refused is counted, so that a flood of
+//! wrong tokens costs a row a minute and address, of a bounded number of addresses. Each row is a log line too.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::Engine;
+use crate::core::audit::{Event, Kind};
+use crate::core::effect::Fact;
+use crate::core::ids::{Millis, Seq};
+use crate::store::{StoreError, Written};
+
+/// Refusals alike within this time are one row.
+const WINDOW_MS: u64 = 60_000;
+/// Addresses told apart at once; of further ones it is said that they are many.
+const MAX_ADDRESSES: usize = 64;
+const MANY: &str = "many addresses";
+
+#[derive(Default)]
+pub struct Audit {
+    refused: Mutex<Refused>,
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct Refused {
+    windows: HashMap<(Kind, Arc<str>), Window>,
+    /// The first of each kind and address, to be written at once.
+    first: Vec<Event>,
+}
+
+struct Window {
+    began: Millis,
+    /// Since the row before.
+    count: u32,
+    last: Event,
+}
+
+impl Refused {
+    fn add(&mut self, mut event: Event) {
+        let known = self.windows.contains_key(&(event.kind, event.address.clone()));
+        if !known && self.windows.len() >= MAX_ADDRESSES {
+            event.address = MANY.into();
+        }
+        let key = (event.kind, event.address.clone());
+        match self.windows.get_mut(&key) {
+            Some(window) => {
+                window.count = window.count.saturating_add(1);
+                window.last = event;
+            }
+            None => {
+                self.windows.insert(key, Window { began: event.at, count: 0, last: event.clone() });
+                self.first.push(event);
+            }
+        }
+    }
+
+    /// What is to be written now. `all`: the minutes that are not over too.
+    fn take(&mut self, now: Millis, all: bool) -> Vec<Event> {
+        let mut due = std::mem::take(&mut self.first);
+        self.windows.retain(|_, window| {
+            if !all && now.since(window.began) < WINDOW_MS {
+                return true;
+            }
+            if window.count == 0 {
+                return false;
+            }
+            due.push(Event { at: now, times: window.count, ..window.last.clone() });
+            (window.began, window.count) = (now, 0);
+            true
+        });
+        due
+    }
+
+    fn next(&self) -> Option<Millis> {
+        self.windows.values().map(|w| w.began.plus(WINDOW_MS)).min()
+    }
+}
+
+impl Engine {
+    /// Puts on record what somebody did: `who` did `what`. Never a token in it. On disk when this returns, or else said so.
+    pub async fn audit(&self, kind: Kind, who: &str, address: Option<IpAddr>, what: &str) -> Result<(), StoreError> {
+        let address = address.map(|a| a.to_string()).unwrap_or_default();
+        self.write_audit(vec![Event::new(self.now(), kind, who, &address, what)]).await
+    }
+
+    /// Notes that somebody was refused. Returns at once; written soon, the first of its kind and address alone, what
+    /// follows counted by the minute.
+    pub fn audit_refused(&self, kind: Kind, who: &str, address: IpAddr, what: &str) {
+        let event = Event::new(self.now(), kind, who, &address.to_string(), what);
+        self.audit.refused.lock().unwrap_or_else(PoisonError::into_inner).add(event);
+        self.audit.wake.notify_one();
+    }
+
+    /// Writes what was refused until the relay stops.
+    pub(super) async fn keep_audit(self: Arc<Self>) {
+        loop {
+            let stopping = self.stopping.is_cancelled();
+            let (due, next) = {
+                let mut refused = self.audit.refused.lock().unwrap_or_else(PoisonError::into_inner);
+                (refused.take(self.now(), stopping), refused.next())
+            };
+            if !due.is_empty() && self.write_audit(due).await.is_err() {
+                tracing::debug!("entries of the security log wait for the disk");
+            }
+            if stopping {
+                return;
+            }
+            let pause = next.map_or(Duration::from_secs(3_600), |at| Duration::from_millis(at.since(self.now()).max(10)));
+            tokio::select! {
+                () = self.audit.wake.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+                () = self.stopping.cancelled() => {}
+            }
+        }
+    }
+
+    pub(super) async fn write_audit(&self, events: Vec<Event>) -> Result<(), StoreError> {
+        for Event { kind, who, address, what, times, request, .. } in &events {
+            let (kind, request) = (kind.word(), request.map(|r| r.to_string()).unwrap_or_default());
+            tracing::info!(kind, %who, %address, %what, times, %request, "security");
+        }
+        let permit = self.store.reserve().await?;
+        let (told, done) = tokio::sync::oneshot::channel();
+        let facts = events.into_iter().map(|e| Fact::Audit(Arc::new(e))).collect();
+        self.store.submit(permit, facts, move |written| {
+            let _ = told.send(written);
+        });
+        if done.await == Ok(Written::Durable) { Ok(()) } else { Err(StoreError::Down) }
+    }
+
+    /// The security log before a position, newest first, refused asks among it; of one kind if one is given.
+    pub async fn audit_log(self: &Arc<Self>, before: Option<Seq>, kind: Option<Kind>, count: usize) -> Result<Vec<(Seq, Event)>, StoreError> {
+        self.read(move |store| store.audit(before, kind, count)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(at: u64, address: &str) -> Event {
+        Event::new(Millis(at), Kind::RefusedAgent, "", address, "wrong token")
+    }
+
+    #[test]
+    fn the_first_refusal_is_written_at_once_and_the_next_are_counted_by_the_minute() {
+        let mut refused = Refused::default();
+        refused.add(refusal(1_000, "1.2.3.4"));
+        assert_eq!(refused.take(Millis(1_000), false), [refusal(1_000, "1.2.3.4")]);
+        for at in 0..5_000 {
+            refused.add(refusal(2_000 + at, "1.2.3.4"));
+        }
+        assert!(refused.take(Millis(60_999), false).is_empty());
+        assert_eq!(refused.next(), Some(Millis(61_000)));
+        let rows = refused.take(Millis(61_000), false);
+        assert_eq!(rows.iter().map(|r| (r.times, r.at)).collect::<Vec<_>>(), [(5_000, Millis(61_000))]);
+        assert!(refused.take(Millis(121_000), false).is_empty() && refused.windows.is_empty());
+    }
+
+    #[test]
+    fn a_flood_from_everywhere_takes_a_bounded_number_of_rows() {
+        let mut refused = Refused::default();
+        for n in 0..100_000 {
+            refused.add(refusal(5, &format!("10.{}.{}.{}", n >> 16, n >> 8 & 255, n & 255)));
+        }
+        assert_eq!(refused.windows.len(), MAX_ADDRESSES + 1);
+        let rows = refused.take(Millis(10), true);
+        assert_eq!(rows.iter().map(|r| u64::from(r.times)).sum::<u64>(), 100_000);
+        assert_eq!(rows.len(), MAX_ADDRESSES + 2);
+    }
+}
