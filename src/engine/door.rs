@@ -249,12 +249,8 @@ mod tests {
         let token = engine.mint_owner_token().await.unwrap().unwrap();
         assert!(engine.log_in("hbo_wrong").await.unwrap().is_none());
         let (_, first) = engine.log_in(token.reveal()).await.unwrap().unwrap();
-        let session = |n: usize| StoredSession {
-            sha256: TokenHash::of(&n.to_string()).to_hex(),
-            token: token.hash().to_hex(),
-            created: 0,
-            until: u64::MAX,
-        };
+        let session =
+            |n: usize| StoredSession { sha256: TokenHash::of(&n.to_string()).to_hex(), token: token.hash().to_hex(), created: 0, until: u64::MAX };
         engine.change_sessions(|door| door.sessions.extend((1..MAX_SESSIONS).map(session))).await.unwrap();
         assert_eq!(engine.visitor_of(first.reveal()), Some(Visitor::Owner));
         let (_, last) = engine.log_in(token.reveal()).await.unwrap().unwrap();

@@ -44,6 +44,10 @@ fn installer(engine: &Engine, host: Option<String>, proto: Option<String>) -> Re
 async fn explain(rejection: Rejection) -> Result<Response, Infallible> {
     let (status, message) = if rejection.is_not_found() {
         (StatusCode::NOT_FOUND, "there is nothing at this address")
+    } else if rejection.find::<warp::reject::PayloadTooLarge>().is_some() {
+        (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large")
+    } else if rejection.find::<warp::reject::LengthRequired>().is_some() {
+        (StatusCode::LENGTH_REQUIRED, "a body needs its content-length here")
     } else if rejection.find::<warp::reject::MethodNotAllowed>().is_some() {
         (StatusCode::METHOD_NOT_ALLOWED, "this address does not take this method")
     } else {

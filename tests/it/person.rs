@@ -43,6 +43,7 @@ async fn a_person_asks_a_bot_and_reads_the_answer_on_the_page() {
     let noted = last_act(&relay).await;
     assert_eq!((text(&noted, "who"), text(&noted, "what")), ("owner", "asked bob"));
     assert_eq!(act(&relay, "ask", OWNER, &[("to", "bob"), ("message", " ")]).await.0, 409);
+    assert_eq!(act(&relay, "ask", OWNER, &[("to", "bob"), ("message", &"x".repeat(2 << 20))]).await.0, 413);
     let (status, to) = act(&relay, "ask", OWNER, &[("to", "nobody"), ("message", "?")]).await;
     assert_eq!(status, 303);
     assert_eq!(exchange(&relay, to.strip_prefix("/ui/x/").unwrap()).await["status"], "unknown_agent");

@@ -124,11 +124,14 @@ test('an open page that lost its login leads to the login', async (t) => {
 test('after ten wrong tokens the next waits, the right one too', async (t) => {
   await chrome.context.clearCookies();
   const page = await chrome.within(t, `${bridge.url}/ui/login?again=1`);
-  for (let n = 0; n < 12; n += 1) {
-    await page.fill('#token', n < 11 ? `wrong ${n}` : bridge.token);
-    await Promise.all([page.waitForNavigation(), page.click('.login button')]);
-  }
-  assert.match(await page.textContent('[role=alert]'), /\d+ s/);
+  const wrong = () => page.evaluate(async () => (await fetch('/ui/login', { method: 'POST', body: new URLSearchParams({ token: 'wrong' }) })).status);
+  // A minute may begin anew in between.
+  const statuses = [];
+  while (statuses.at(-1) !== 429) statuses.push(await wrong());
+  assert.ok(statuses.length <= 22, `${statuses}`);
+  await page.fill('#token', bridge.token);
+  await page.click('.login button');
+  await page.waitForSelector('[role=alert] >> text=/\\d+ s/');
   await shot(page, 'login-throttled');
   assert.deepEqual(await axe(page), []);
 });

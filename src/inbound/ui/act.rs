@@ -234,8 +234,9 @@ fn switch(view: &View, one: &str, other: &str, paused: bool) -> Markup {
 /// Under the cards: pairs that may not talk, and the form that adds one.
 pub(super) fn pairs(view: &View, present: &[Present], pauses: &[Pause]) -> Markup {
     let words = view.words();
-    let choice = |name: &str, label: &str| {
-        html! { label { (label) select name=(name) { @for one in present { option value=(one.name) { (one.name) } } } } }
+    // Two different ones to begin with.
+    let choice = |name: &str, label: &str, first: usize| {
+        html! { label { (label) select name=(name) { @for (n, one) in present.iter().enumerate() { option value=(one.name) selected[n == first] { (one.name) } } } } }
     };
     html! {
         @if may_act(view) || pauses.iter().any(|p| p.other.is_some()) {
@@ -248,8 +249,8 @@ pub(super) fn pairs(view: &View, present: &[Present], pauses: &[Pause]) -> Marku
                     form class="pair" action="/ui/act/pause" method="post" {
                         (form_token(view))
                         input type="hidden" name="back" value="/ui/agents";
-                        (choice("one", words.agent))
-                        (choice("other", words.a_other))
+                        (choice("one", words.agent, 0))
+                        (choice("other", words.a_other, 1))
                         button type="submit" class="plain" { (words.a_pause_pair) }
                     }
                 }
