@@ -105,9 +105,10 @@ pub struct Going {
 impl Going {
     /// Resolves when the exchange is on record (or cannot be, where the relay goes on regardless).
     pub async fn recorded(&mut self) {
-        if let Some(recorded) = self.recorded.take() {
+        if let Some(recorded) = &mut self.recorded {
             // Gone only with the store itself.
             let _ = recorded.await;
+            self.recorded = None;
         }
     }
 }
@@ -134,7 +135,7 @@ impl Engine {
             let verdict = relay.ask(self.now(), ask, &mut out);
             let (id, again) = if let Verdict::Joined(first) = verdict { (first, true) } else { (id, false) };
             let waiting = matches!(verdict, Verdict::Accepted | Verdict::Joined(_)).then(|| self.waiters.wait(id));
-            let done = if again { self.barrier(permit) } else { self.carry(permit, out) };
+            let done = self.carry_after(permit, out);
             self.chores.due(relay.next_deadline());
             (verdict, waiting.map(|waiting| (id, again, waiting)), done)
         };
@@ -167,7 +168,7 @@ impl Engine {
             // The first may be on its way to the disk still; nobody hears of it before it is there.
             going.recorded().await;
         }
-        let Going { id, conversation, to, from, waiting, deadline, again, .. } = going;
+        let Going { id, conversation, to, from, waiting, deadline, again, recorded } = going;
         if again {
             // Nobody waits for an absent agent: the first call did not either.
             let deadline = if self.queued(id).is_some() { Instant::now() } else { deadline };
@@ -184,6 +185,10 @@ impl Engine {
         Ok(match self.wait(waiting, deadline).await {
             Some(ended) => AskReport::Ended(ended),
             None => {
+                // However long the disk takes: nobody is told to come back for what a crash could still undo.
+                if let Some(recorded) = recorded {
+                    let _ = recorded.await;
+                }
                 self.excuse(id);
                 self.unfinished(id, conversation, to)
             }

@@ -45,6 +45,10 @@ impl Engine {
             return Ok(None);
         }
         tracing::info!(agent = %name, connection = id.0, "connected");
+        if self.stopping.is_cancelled() {
+            // It may have come after the stop had told everybody.
+            self.links.send(id, ToBot::Restarting);
+        }
         Ok(Some(Connection { id, name: name.clone(), queue, hang_up, engine: self.clone(), clean: false }))
     }
 }

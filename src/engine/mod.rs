@@ -178,11 +178,10 @@ impl Engine {
         let (first, done) = {
             let mut relay = self.relay();
             let first = relay.reply(self.now(), from, id, reply.clone(), call.clone(), &mut out);
-            (first, self.carry(permit, out))
+            (first, self.carry_after(permit, out))
         };
         if !matches!(first, Replied::AskHistory | Replied::Unknown) {
-            let _ = done.await;
-            return Ok(first);
+            return kept(first, done).await;
         }
         // A foreign request takes the same way as an unknown one, so that the time tells nothing.
         let Some(record) = self.read(move |store| store.record(id)).await? else { return Ok(Replied::Unknown) };
@@ -195,10 +194,9 @@ impl Engine {
                 Replied::Unknown => Replied::Unknown,
                 _ => relay.late(self.now(), from, past, reply, call, &mut out),
             };
-            (replied, self.carry(permit, out))
+            (replied, self.carry_after(permit, out))
         };
-        let _ = done.await;
-        Ok(replied)
+        kept(replied, done).await
     }
 
     /// A person lets bots go on: whatever limit against loops could stop this question counts anew. `false`: no such question.
@@ -255,6 +253,12 @@ impl Engine {
         done
     }
 
+    /// Like `carry`, for who asks what became of something: even if nothing is left to do, what an earlier call did may
+    /// be on its way to the disk still, and nobody hears of it before it is there.
+    fn carry_after(self: &Arc<Self>, permit: Permit, effects: Vec<Effect>) -> oneshot::Receiver<Written> {
+        if effects.is_empty() { self.barrier(permit) } else { self.carry(permit, effects) }
+    }
+
     /// Has the facts recorded and the rest carried out after that. Called with the relay locked, so that the order of
     /// the core's decisions is the order of the log. The receiver hears when it is done.
     fn carry(self: &Arc<Self>, permit: Permit, effects: Vec<Effect>) -> oneshot::Receiver<Written> {
@@ -270,6 +274,15 @@ impl Engine {
             let _ = told.send(written);
         });
         done
+    }
+}
+
+/// An answer is acknowledged when it is on disk, or in the memory of what is written when the disk recovers; not when the
+/// store was closed before it, or that memory is full.
+async fn kept(replied: Replied, done: oneshot::Receiver<Written>) -> Result<Replied, StoreError> {
+    match done.await {
+        Ok(Written::Durable | Written::Deferred) => Ok(replied),
+        Ok(Written::Lost) | Err(_) => Err(StoreError::Down),
     }
 }
 

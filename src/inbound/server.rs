@@ -81,10 +81,15 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<(TcpS
 fn connection(tcp: TcpStream, from: SocketAddr, router: Router, graceful: &GracefulShutdown, place: tokio::sync::OwnedSemaphorePermit) {
     let watcher = graceful.watcher();
     let _ = tcp.set_nodelay(true);
+    let stopping = router.engine.stopping();
     tokio::spawn(async move {
         // A WebSocket gives the place back with its own end, not with the upgrade.
         let place = Arc::new(place);
-        if !matches!(tokio::time::timeout(FIRST_BYTE, tcp.readable()).await, Ok(Ok(()))) {
+        let speaks = tokio::select! {
+            speaks = tokio::time::timeout(FIRST_BYTE, tcp.readable()) => matches!(speaks, Ok(Ok(()))),
+            () = stopping.cancelled() => false,
+        };
+        if !speaks {
             return;
         }
         let mut builder = Builder::new(TokioExecutor::new());

@@ -92,7 +92,9 @@ impl Visitor for Make<'_> {
 
 /// Makes every table, and checks or sets the format. Returns the last position of the log.
 pub(super) fn prepare(database: &redb::Database) -> Result<Seq, StoreError> {
-    let write = database.begin_write()?;
+    let mut write = database.begin_write()?;
+    // The file is opened quickly after a kill before the first checkpoint too.
+    write.set_quick_repair(true);
     visit(&mut Make(&write))?;
     write.open_table(META)?.insert("format", FORMAT)?;
     let last = write.open_table(LOG)?.last()?.map_or(0, |(seq, _)| seq.value());

@@ -22,4 +22,5 @@ mod resume;
 mod rig;
 mod search;
 mod stop;
+mod torture;
 mod websocket;

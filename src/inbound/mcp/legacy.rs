@@ -23,6 +23,8 @@ use crate::wire::tools::{Call, Misuse, parse};
 
 /// Answers that come within this need no stream. Longer, and a relay that dies leaves the client nothing to come back with.
 const AT_ONCE: Duration = Duration::from_millis(20);
+/// The stream begins by then, on record or not: clients and proxies want a byte within two seconds.
+const SLOW_DISK: Duration = Duration::from_secs(1);
 /// Python's SDK tries twice, so long apart: an outage of up to twice this is survived, one that is over sooner costs the
 /// waiting bot at most this. 15 s is what an image pull and a start may take twice over.
 const RETRY_MS: u64 = 15_000;
@@ -107,7 +109,9 @@ pub(super) async fn resume(engine: &Arc<Engine>, caller: AgentName, event_id: &s
 }
 
 async fn wait(engine: &Arc<Engine>, mut going: Going, id: Arc<str>, keep_alive: Duration) -> Response<Body> {
-    let prime = Prime { id: format!("{}.{}", going.id, escape(&id)), retry_ms: RETRY_MS };
+    // Nobody is told to come back for what a crash could still undo: while the disk takes so long the stream has no id.
+    let recorded = tokio::time::timeout(SLOW_DISK, going.recorded()).await.is_ok();
+    let prime = recorded.then(|| Prime { id: format!("{}.{}", going.id, escape(&id)), retry_ms: RETRY_MS });
     let engine = engine.clone();
     let mut finished = Box::pin(async move {
         going.recorded().await;
@@ -123,8 +127,8 @@ async fn wait(engine: &Arc<Engine>, mut going: Going, id: Arc<str>, keep_alive: 
     });
     match tokio::time::timeout(AT_ONCE, &mut finished).await {
         Ok(Some(document)) => stream::full(document),
-        Ok(None) => stream::primed(prime, async { None }, keep_alive),
-        Err(_) => stream::primed(prime, finished, keep_alive),
+        Ok(None) => stream::begun(prime, async { None }, keep_alive),
+        Err(_) => stream::begun(prime, finished, keep_alive),
     }
 }
 

@@ -40,9 +40,9 @@ pub(super) async fn answer(document: impl Future<Output = Option<Bytes>> + Send 
     }
 }
 
-/// A stream that begins now, with an event to come back to.
-pub(super) fn primed(prime: Prime, document: impl Future<Output = Option<Bytes>> + Send + 'static, keep_alive: Duration) -> Response<Body> {
-    waiting(Some(prime), Box::pin(document), keep_alive)
+/// A stream that begins now, with an event to come back to if there is one.
+pub(super) fn begun(prime: Option<Prime>, document: impl Future<Output = Option<Bytes>> + Send + 'static, keep_alive: Duration) -> Response<Body> {
+    waiting(prime, Box::pin(document), keep_alive)
 }
 
 fn waiting(prime: Option<Prime>, document: Pin<Box<dyn Future<Output = Option<Bytes>> + Send>>, keep_alive: Duration) -> Response<Body> {

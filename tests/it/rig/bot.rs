@@ -59,6 +59,11 @@ impl Bot {
         }
     }
 
+    /// The next JSON frame; `None` when the socket is closed or lost.
+    pub async fn frame(&mut self) -> Option<Value> {
+        self.read().await.ok()
+    }
+
     /// The first frame of that type, others are kept.
     pub async fn next(&mut self, kind: &str) -> Value {
         if let Some(at) = self.backlog.iter().position(|f| f["type"] == kind) {

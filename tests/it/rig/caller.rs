@@ -8,9 +8,18 @@ use super::soon;
 
 /// The id that a stream began with; the stream was cut without a response.
 pub fn event_id(stream: &str) -> &str {
-    assert!(!stream.contains("jsonrpc"), "{stream}");
-    let id = stream.lines().find_map(|l| l.strip_prefix("id: "));
-    id.unwrap_or_else(|| panic!("the stream has no event with an id: {stream:?}"))
+    cut_at(stream).unwrap_or_else(|| panic!("no stream that began with an id and was cut: {stream:?}"))
+}
+
+/// The id that a stream began with, if it began and was cut without a response.
+pub fn cut_at(stream: &str) -> Option<&str> {
+    stream.lines().find_map(|l| l.strip_prefix("id: ")).filter(|_| !stream.contains("jsonrpc"))
+}
+
+/// The document of a response: the last event of a stream, or all of it.
+fn document(text: &str) -> Result<Value, String> {
+    let last = text.lines().filter_map(|l| l.strip_prefix("data:")).map(str::trim).rfind(|d| !d.is_empty());
+    serde_json::from_str(last.unwrap_or(text)).map_err(|e| format!("{e} in {text:?}"))
 }
 
 /// The tool's result in a JSON-RPC response.
@@ -50,8 +59,7 @@ impl Caller {
         if status != 200 {
             return Err(format!("{status}: {text}"));
         }
-        let document = text.lines().filter_map(|l| l.strip_prefix("data:")).map(str::trim).rfind(|d| !d.is_empty()).unwrap_or(&text);
-        serde_json::from_str(document).map_err(|e| format!("{e} in {text:?}"))
+        document(&text)
     }
 
     /// A call that may find no relay.
@@ -82,28 +90,36 @@ impl Caller {
 
     /// The stream of an ask, as far as it came before it ended or was cut.
     pub fn streaming(&self, arguments: Value) -> JoinHandle<String> {
+        let caller = self.clone();
+        tokio::spawn(async move { caller.try_streaming(&arguments).await.unwrap() })
+    }
+
+    /// The same, where there may be no relay.
+    pub async fn try_streaming(&self, arguments: &Value) -> Result<String, reqwest::Error> {
         let body = json!({"jsonrpc": "2.0", "id": "my own", "method": "tools/call", "params": {"name": "ask_agent", "arguments": arguments}});
         let url = format!("{}/mcp", self.address.lock().unwrap());
         let request = self.http.post(url).bearer_auth(&self.token).header("accept", "application/json, text/event-stream");
         let request = request.header("content-type", "application/json").body(body.to_string());
-        tokio::spawn(async move {
-            let (mut response, mut text) = (request.send().await.unwrap(), String::new());
-            while let Ok(Some(chunk)) = response.chunk().await {
-                text.push_str(std::str::from_utf8(&chunk).unwrap());
-            }
-            text
-        })
+        let (mut response, mut stream) = (request.send().await?, Vec::new());
+        while let Ok(Some(chunk)) = response.chunk().await {
+            stream.extend_from_slice(&chunk);
+        }
+        Ok(String::from_utf8_lossy(&stream).into_owned())
     }
 
     /// Comes back for a stream that was cut, as the client SDKs do: status, and the response when it comes.
     pub async fn resume(&self, event_id: &str) -> (u16, Value) {
+        soon("the response", self.try_resume(event_id)).await.unwrap()
+    }
+
+    /// The same, where there may be no relay or the stream may be cut again.
+    pub async fn try_resume(&self, event_id: &str) -> Result<(u16, Value), String> {
         let url = format!("{}/mcp", self.address.lock().unwrap());
         let request = self.http.get(url).bearer_auth(&self.token).header("accept", "text/event-stream").header("last-event-id", event_id);
-        let response = soon("resume", request.send()).await.unwrap();
+        let response = request.send().await.map_err(|e| e.to_string())?;
         let status = response.status().as_u16();
-        let text = soon("the response", response.text()).await.unwrap();
-        let document = text.lines().filter_map(|l| l.strip_prefix("data:")).map(str::trim).rfind(|d| !d.is_empty()).unwrap_or(&text);
-        (status, serde_json::from_str(document).unwrap())
+        let text = response.text().await.map_err(|e| e.to_string())?;
+        Ok((status, document(&text)?))
     }
 
     /// What list_agents says of one agent; cheap however much is on record.

@@ -10,8 +10,8 @@ mod worker;
 use std::time::{Duration, Instant};
 
 pub use bot::Bot;
-pub use caller::{Caller, event_id, http, tool_result};
-pub use relay::{OWNER, Ran, Relay, token};
+pub use caller::{Caller, cut_at, event_id, http, tool_result};
+pub use relay::{Address, OWNER, Ran, Relay, token};
 pub use worker::Worker;
 
 /// How long anything may take that should happen at once; generous, because test machines are busy.
