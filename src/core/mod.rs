@@ -7,6 +7,7 @@ pub mod effect;
 pub mod exchange;
 pub mod ids;
 mod judge;
+pub mod late;
 mod loops;
 pub mod outcome;
 pub mod pace;

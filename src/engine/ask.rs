@@ -270,6 +270,9 @@ impl Engine {
         };
         let Some(record) = record.filter(|r| r.is_party(from) && self.is_kept(r)) else { return Ok(AnswerReport::Unknown) };
         if record.end.is_some() {
+            if record.late.is_some() && record.asked.from == *from {
+                self.handed.note(id);
+            }
             return Ok(AnswerReport::Recorded(record));
         }
         if let Some(ended) = self.wait(waiting, deadline).await {

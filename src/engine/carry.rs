@@ -37,7 +37,10 @@ impl Engine {
                 Effect::Wake { wake, .. } if refuse => self.give_up(&wake.asked),
                 Effect::Wake { connection, wake } => self.links.send(connection, ToBot::Wake(wake)),
                 Effect::Cancel { connection, id } => self.links.send(connection, ToBot::Cancelled(id)),
-                Effect::LateAnswer { connection, asked, late } => self.links.send(connection, ToBot::Answer(asked, late)),
+                Effect::LateAnswer { connection, asked, late } => {
+                    self.handed.note(asked.id);
+                    self.links.send(connection, ToBot::Answer(asked, late));
+                }
                 Effect::Finish { asked, end } => self.tell(Ended { asked, end, recorded }),
             }
         }

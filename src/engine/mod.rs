@@ -16,6 +16,7 @@ mod door;
 mod feed;
 mod follow;
 mod history;
+mod late;
 mod links;
 mod person;
 mod waiters;
@@ -68,6 +69,7 @@ pub struct Engine {
     next_connection: AtomicU64,
     chores: Chores,
     history: history::History,
+    handed: late::Handed,
     work: work::Work,
     stopping: CancellationToken,
     tasks: TaskTracker,
@@ -116,6 +118,7 @@ impl Engine {
             next_connection: AtomicU64::new(1),
             chores: Chores::default(),
             history: history::History::default(),
+            handed: late::Handed::default(),
             work: work::Work::default(),
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),

@@ -66,7 +66,7 @@ async fn run(engine: &Arc<Engine>, caller: &AgentName, call: Call, context: Cont
             Ok(fetched(engine.get_answer(caller, id, Duration::from_secs(wait_seconds)).await?))
         }
         other => match ask_request(other, &context) {
-            Some(request) => Ok(asked(&engine.ask(caller, request).await?)),
+            Some(request) => Ok(asked(engine, &engine.ask(caller, request).await?).await),
             None => Ok(Report::default()),
         },
     }
@@ -77,7 +77,14 @@ async fn replied(engine: &Arc<Engine>, caller: &AgentName, request_id: &str, rep
     Ok(results::replied(&engine.reply(caller, id, reply, context.call_id).await?))
 }
 
-pub(super) fn asked(report: &AskReport) -> Report {
+/// The result of an ask, with the late answers that come with it.
+pub(super) async fn asked(engine: &Arc<Engine>, report: &AskReport) -> Report {
+    let late = engine.late_beside(report).await;
+    let late = late.iter().filter_map(|record| Some((record.asked.id, record.late.as_deref()?)));
+    asked_alone(report).with_late(late)
+}
+
+fn asked_alone(report: &AskReport) -> Report {
     match report {
         AskReport::Ended(ended) => results::ended(&ended.asked, &ended.end, None, ended.recorded),
         AskReport::Recorded(record) => recorded(record),

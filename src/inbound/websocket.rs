@@ -33,6 +33,7 @@ const MAX_MESSAGE: usize = 4 << 20;
 const READ_BUFFER: usize = 1_024;
 /// A peer that takes nothing for so long is gone.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+const SEND_TIMEOUT_AT_STOP: Duration = Duration::from_secs(1);
 /// How long a bot may take to say hello before it is served as one that never does.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
 /// Tool calls under way on one socket; one more is answered with a refusal.
@@ -254,10 +255,21 @@ impl Session {
     }
 
     async fn send(&mut self, message: Message) -> Result<(), End> {
-        match tokio::time::timeout(SEND_TIMEOUT, self.socket.send(message)).await {
+        let stopping = self.engine.stopping();
+        let patience = async {
+            tokio::select! {
+                () = tokio::time::sleep(SEND_TIMEOUT) => {}
+                () = async { stopping.cancelled().await; tokio::time::sleep(SEND_TIMEOUT_AT_STOP).await } => {}
+            }
+        };
+        let sent = tokio::select! {
+            sent = self.socket.send(message) => Ok(sent),
+            () = patience => Err(()),
+        };
+        match sent {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(None),
-            Err(_) => {
+            Err(()) => {
                 tracing::warn!(agent = %self.connection.name, "a bot takes nothing from its socket; closing it");
                 Err(None)
             }

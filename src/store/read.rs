@@ -12,6 +12,7 @@ use crate::core::audit::{Event, Kind};
 use crate::core::effect::Fact;
 use crate::core::exchange::{Asked, Record, Work};
 use crate::core::ids::{AgentName, ConversationId, Millis, RequestId, Seq};
+use crate::core::late::Placed;
 use crate::core::relay::Restored;
 
 /// Rows looked at in one reading of ends, so that no read transaction is long.
@@ -84,6 +85,23 @@ impl Store {
             }
         }
         Ok(records)
+    }
+
+    /// The last `count` exchanges of a conversation with their places in the log; none if none of them was answered late,
+    /// which costs a few looks into a table.
+    pub fn with_late(&self, conversation: ConversationId, count: usize) -> Result<Vec<Placed>, StoreError> {
+        let read = self.read()?;
+        let (threads, exchanges, log) = (read.open_table(THREADS)?, read.open_table(EXCHANGES)?, read.open_table(LOG)?);
+        let c = conversation.as_u128();
+        let mut places = Vec::new();
+        for row in threads.range((c, 0)..=(c, u128::MAX))?.rev().take(count) {
+            let (_, id) = row?.0.value();
+            places.extend(exchanges.get(id)?.map(|p| p.value()));
+        }
+        if places.iter().all(|(_, _, late)| *late == 0) {
+            return Ok(Vec::new());
+        }
+        places.into_iter().map(|p| Ok(Placed { record: load(&log, p)?, ended: Seq(p.1), late: Seq(p.2) })).collect()
     }
 
     /// The question that a conversation began with.

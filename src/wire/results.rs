@@ -41,12 +41,47 @@ pub struct Report {
     pub retry_after_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_request_id: Option<String>,
+    /// Answers to earlier questions of the conversation that came after their end.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub late_answers: Vec<LateAnswer>,
     /// Only ever `false`: this outcome could not be recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<bool>,
 }
 
+/// `answer`, or why it is not here.
+#[derive(Serialize, Debug, Clone, PartialEq, Eq)]
+pub struct LateAnswer {
+    pub request_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// Late answers in one result: so many, whole while they have so many bytes together. The window in which they are looked
+/// for bounds what is left out, and get_answer has them all.
+const MAX_LATE: usize = 8;
+const MAX_LATE_BYTES: usize = 32 * 1024;
+
 impl Report {
+    /// Beside the result: late answers to earlier questions, oldest first.
+    #[must_use]
+    pub fn with_late<'a>(mut self, late: impl Iterator<Item = (RequestId, &'a Late)>) -> Self {
+        let mut room = MAX_LATE_BYTES;
+        for (id, late) in late.take(MAX_LATE) {
+            let left = room.checked_sub(late.answer.len());
+            room = left.unwrap_or(room);
+            let message = || format!("It came late and has {} bytes: call get_answer with this request_id.", late.answer.len());
+            self.late_answers.push(LateAnswer {
+                request_id: id.to_string(),
+                answer: left.map(|_| late.answer.to_string()),
+                message: left.is_none().then(message),
+            });
+        }
+        self
+    }
+
     fn failure(error: &'static str, message: String) -> Self {
         Self { error: Some(error), message: Some(message), ..Self::default() }
     }

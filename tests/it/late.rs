@@ -138,6 +138,54 @@ async fn a_question_that_was_left_and_is_asked_again_is_not_waited_for() {
 }
 
 #[tokio::test]
+async fn a_late_answer_is_told_with_the_next_result_of_its_conversation_and_only_with_that() {
+    let mut relay = Relay::start("ask_timeout_ms = 1000", &["alice", "bob"]).await;
+    let (alice, mut bob) = (relay.caller("alice"), relay.bot_of("bob", "b1").await);
+    let timed_out = alice.ask("bob", "quick!").await;
+    let wake = bob.wake().await;
+    assert_eq!(text(&timed_out, "error"), "timeout");
+    assert_eq!(bob.answer(&wake, "slow").await, json!({"ok": true, "late": true}));
+    relay.kill().await;
+    relay.up().await;
+    let mut bob = relay.bot_of("bob", "b1").await;
+    relay.wait_online("bob", true).await;
+    let notes = [json!([{"request_id": wake["request_id"], "answer": "slow"}]), json!(null)];
+    for (question, note) in ["and now?", "and then?"].into_iter().zip(&notes) {
+        let asking = alice.asking(json!({"to": "bob", "message": question, "conversation_id": wake["conversation_id"]}));
+        let next = bob.wake().await;
+        bob.answer(&next, "at once").await;
+        let result = asking.await.unwrap();
+        assert_eq!((&result["answer"], &result["late_answers"]), (&json!("at once"), note), "{question}");
+    }
+}
+
+#[tokio::test]
+async fn a_late_answer_that_was_fetched_or_handed_over_is_not_told_again() {
+    let relay = Relay::start("ask_timeout_ms = 1000", &["alice", "bob"]).await;
+    let mut bob = relay.bot_of("bob", "b1").await;
+    let (alice, mut socket) = (relay.caller("alice"), relay.bot_of("alice", "a1").await);
+    let fetched = alice.ask("bob", "one").await;
+    let one = bob.wake().await;
+    socket.say_goodbye().await;
+    relay.wait_online("alice", false).await;
+    bob.answer(&one, "late one").await;
+    assert_eq!(alice.get_answer(text(&fetched, "request_id"), 0).await["answer"], "late one");
+    let ask = |question: &str| json!({"to": "bob", "message": question, "conversation_id": one["conversation_id"]});
+    let handed = alice.call("ask_agent", ask("two")).await;
+    assert_eq!((text(&handed, "error"), &handed["late_answers"]), ("timeout", &json!(null)));
+    socket = relay.bot_of("alice", "a1").await;
+    socket.settle().await;
+    let two = bob.wake().await;
+    bob.answer(&two, "late two").await;
+    assert_eq!(text(&socket.next("answer").await, "answer"), "late two");
+    let asking = alice.asking(ask("three"));
+    let three = bob.wake().await;
+    bob.answer(&three, "in time").await;
+    let result = asking.await.unwrap();
+    assert_eq!((&result["answer"], &result["late_answers"]), (&json!("in time"), &json!(null)));
+}
+
+#[tokio::test]
 async fn an_answer_after_still_working_is_handed_to_a_bot_that_understands_it() {
     let relay = Relay::start("ask_max_wait_ms = 200", &["alice", "bob"]).await;
     let mut alice = relay.bot_of("alice", "p1").await;

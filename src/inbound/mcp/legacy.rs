@@ -90,7 +90,7 @@ pub(super) async fn answer(engine: &Arc<Engine>, caller: AgentName, call: ToolCa
         Err(misuse) => return stream::full(document(&id, Err(misuse))),
     };
     match engine.begin(&caller, request).await {
-        Ok(Begun::Done(report)) => stream::full(document(&id, Ok(tools::json(&tools::asked(&report))))),
+        Ok(Begun::Done(report)) => stream::full(document(&id, Ok(tools::json(&tools::asked(engine, &report).await)))),
         Ok(Begun::Going(going)) => wait(engine, going, id, keep_alive).await,
         Err(e) => stream::full(document(&id, Ok(trouble(&caller, &e)))),
     }
@@ -118,7 +118,7 @@ async fn wait(engine: &Arc<Engine>, mut going: Going, id: Arc<str>, keep_alive: 
         match engine.finish(going).await {
             // Cut without a response: the client comes back for it.
             Ok(AskReport::StillWorking { restarting: true, .. }) => None,
-            Ok(report) => Some(document(&id, Ok(tools::json(&tools::asked(&report))))),
+            Ok(report) => Some(document(&id, Ok(tools::json(&tools::asked(&engine, &report).await)))),
             Err(e) => {
                 tracing::error!(error = %e, "an answer could not be read");
                 Some(document(&id, Ok(tools::json(&results::unavailable()))))

@@ -24,7 +24,7 @@ pub async fn ask_on(process: Arc<Process>, asking: Asking) {
         let (number, question) = process.ledger.ask(&process.name, &to, conversation, padding as usize);
         if let Some(result) = ask(&process, number, &question).await {
             let result = follow(&process, number, result).await;
-            talk = result["conversation_id"].as_str().filter(|_| result["ok"] == true).map(|c| (to, c.to_owned()));
+            talk = result["conversation_id"].as_str().map(|c| (to, c.to_owned()));
         }
     }
     drop(asking);

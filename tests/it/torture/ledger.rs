@@ -33,6 +33,8 @@ struct Request {
     told: Vec<Told>,
     /// When a bot was told that its answer is taken, and whether that was after the end.
     taken: Option<(u64, bool)>,
+    /// The request with whose result its late answer was told.
+    noted_with: Option<String>,
     /// All that was seen of it, for whoever has to find out.
     story: Vec<String>,
 }
@@ -50,6 +52,23 @@ struct Seen {
     faults: Vec<String>,
     outcomes: BTreeMap<String, u64>,
     counts: BTreeMap<&'static str, u64>,
+}
+
+impl Seen {
+    /// A late answer that the result of another request told of.
+    fn noted(&mut self, with: &str, note: &Value) {
+        let request = note["request_id"].as_str().unwrap_or_default();
+        let (asker, about) = (self.requests.get(with).map(|r| r.question), self.requests.get_mut(request));
+        let right = about.is_some_and(|about| {
+            let (by, of) = (&self.questions[asker.unwrap_or(0) as usize], &self.questions[about.question as usize]);
+            let whole = note["answer"].is_null() || note["answer"] == answer_of(&of.to, &of.message).as_str();
+            about.noted_with.get_or_insert_with(|| with.to_owned()) == with && of.from == by.from && whole
+        });
+        if !right {
+            self.faults.push(format!("the result of {with} tells what it should not: {note}"));
+        }
+        *self.counts.entry("late answers as notes").or_default() += 1;
+    }
 }
 
 pub struct Ledger {
@@ -178,6 +197,9 @@ impl Ledger {
         let known = entry.question;
         if known != number {
             return seen.faults.push(format!("{request} is question {known} and question {number}: {result}"));
+        }
+        for note in result["late_answers"].as_array().into_iter().flatten() {
+            seen.noted(&request, note);
         }
         match seen.questions[number as usize].read(result) {
             Err(why) => seen.faults.push(format!("question {number}: {why}: {result}")),

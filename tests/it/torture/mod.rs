@@ -24,8 +24,18 @@ use ledger::Ledger;
 
 const BOTS: u64 = 32;
 const SHORT: u64 = 12;
-/// Short, so that all clocks run out often.
-const LIMITS: &str = "ask_timeout_ms = 700\nreconnect_grace_ms = 900\nask_max_wait_ms = 700\nqueue_ttl_ms = 4000\nmax_exchange_ms = 15000";
+/// Clocks that run out often, and no limits for bots that ask each other all the time.
+const LIMITS: &str = "
+ask_timeout_ms = 700
+reconnect_grace_ms = 900
+ask_max_wait_ms = 700
+queue_ttl_ms = 4000
+max_exchange_ms = 15000
+[limits]
+max_timeouts_in_a_row = 1000000
+max_asks_per_root = 1000000
+max_turns_per_conversation = 1000000
+max_asks_per_pair_per_hour = 1000000";
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
@@ -94,8 +104,11 @@ fn complain(ledger: &Ledger, relay: &Relay) {
         let said = relay.said();
         let request = first.split(|c: char| !c.is_ascii_hexdigit() && c != '-').find(|word| word.len() == 36);
         let lines: Vec<&str> =
-            said.lines().filter(|l| request.is_some_and(|id| l.contains(id)) || ["stop", "took up", "WARN"].iter().any(|w| l.contains(w))).collect();
-        panic!("{} faults, the first:\n{first}\nthe relay said:\n{}", faults.len(), lines.join("\n"));
+            said.lines().filter(|l| request.is_some_and(|id| l.contains(id)) || ["stop", "took up", "ERROR"].iter().any(|w| l.contains(w))).collect();
+        // Its directory stays for whoever has to find out.
+        std::mem::forget(relay.dir.clone());
+        let dir = relay.dir.path().display();
+        panic!("{} faults, the first:\n{first}\nthe relay, in {dir}, said:\n{}", faults.len(), lines.join("\n"));
     }
 }
 
