@@ -40,7 +40,7 @@ mod tests {
             message: "q".into(),
             at: Millis(id as u64),
             when_offline: WhenOffline::Fail,
-            trail: Trail { parent: None, origin: from.clone(), path: [from].into() },
+            trail: Trail { parent: None, root: RequestId::from_u128(id), origin: from.clone(), path: [from].into() },
             key: None,
             traceparent: None,
         };
