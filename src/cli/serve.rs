@@ -21,7 +21,7 @@ const LOG_FILTER: &str = "info,rmcp=error,rmcp::service=off,tantivy=warn,hyper=w
 /// Who acts here, in the security log.
 const RELAY: &str = "relay";
 /// A stop takes at most so long after the last connection was let go.
-const RUNTIME_STOP: Duration = Duration::from_secs(3);
+const RUNTIME_STOP: Duration = Duration::from_secs(2);
 
 #[derive(Args, Default)]
 pub(crate) struct ServeArgs {

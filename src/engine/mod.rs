@@ -56,6 +56,9 @@ use crate::core::relay::Relay;
 use crate::core::replies::{Replied, Reply};
 use crate::store::{Permit, Store, Written};
 
+/// How long a stop waits for what follows the log.
+const LAST_TURN: std::time::Duration = std::time::Duration::from_secs(2);
+
 pub struct Engine {
     relay: Mutex<Relay>,
     store: Arc<Store>,
@@ -220,7 +223,10 @@ impl Engine {
             self.links.send(connection, ToBot::Restarting);
         }
         self.tasks.close();
-        self.tasks.wait().await;
+        // Followers of the log get one bounded last turn: what they miss they catch up with at the next start.
+        if tokio::time::timeout(LAST_TURN, self.tasks.wait()).await.is_err() {
+            tracing::warn!("the search index or another follower did not end in time; it catches up at the next start");
+        }
     }
 
     /// The last sync. Blocks; nothing can be recorded afterwards.

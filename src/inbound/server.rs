@@ -29,7 +29,7 @@ const FIRST_BYTE: Duration = Duration::from_secs(10);
 const HEADER: Duration = Duration::from_secs(75);
 const MAX_HEAD: usize = 64 * 1024;
 /// What is still under way at a stop gets so long to end.
-const DRAIN: Duration = Duration::from_secs(5);
+const DRAIN: Duration = Duration::from_secs(4);
 
 /// Serves until `stop` is cancelled, then lets go of everything in order and returns.
 pub async fn serve(listener: TcpListener, engine: Arc<Engine>, stop: CancellationToken) {

@@ -22,5 +22,6 @@ mod resume;
 mod rig;
 mod search;
 mod stop;
+mod store_trouble;
 mod torture;
 mod websocket;

@@ -109,26 +109,34 @@ pub(super) async fn resume(engine: &Arc<Engine>, caller: AgentName, event_id: &s
 }
 
 async fn wait(engine: &Arc<Engine>, mut going: Going, id: Arc<str>, keep_alive: Duration) -> Response<Body> {
-    // Nobody is told to come back for what a crash could still undo: while the disk takes so long the stream has no id.
-    let recorded = tokio::time::timeout(SLOW_DISK, going.recorded()).await.is_ok();
-    let prime = recorded.then(|| Prime { id: format!("{}.{}", going.id, escape(&id)), retry_ms: RETRY_MS });
+    let prime = Prime { id: format!("{}.{}", going.id, escape(&id)), retry_ms: RETRY_MS };
     let engine = engine.clone();
-    let mut finished = Box::pin(async move {
-        going.recorded().await;
-        match engine.finish(going).await {
-            // Cut without a response: the client comes back for it.
-            Ok(AskReport::StillWorking { restarting: true, .. }) => None,
-            Ok(report) => Some(document(&id, Ok(tools::json(&tools::asked(&engine, &report).await)))),
-            Err(e) => {
-                tracing::error!(error = %e, "an answer could not be read");
-                Some(document(&id, Ok(tools::json(&results::unavailable()))))
-            }
-        }
-    });
-    match tokio::time::timeout(AT_ONCE, &mut finished).await {
+    // Nobody is told to come back for what a crash could still undo.
+    if tokio::time::timeout(SLOW_DISK, going.recorded()).await.is_err() {
+        let later = async move {
+            going.recorded().await;
+            (prime, end(engine, going, id))
+        };
+        return stream::primed_later(later, keep_alive);
+    }
+    let mut end = Box::pin(end(engine, going, id));
+    match tokio::time::timeout(AT_ONCE, &mut end).await {
         Ok(Some(document)) => stream::full(document),
-        Ok(None) => stream::begun(prime, async { None }, keep_alive),
-        Err(_) => stream::begun(prime, finished, keep_alive),
+        Ok(None) => stream::primed(prime, async { None }, keep_alive),
+        Err(_) => stream::primed(prime, end, keep_alive),
+    }
+}
+
+/// The response when the exchange has ended, or the call has waited long enough. `None`: cut without one; the client comes
+/// back for it.
+async fn end(engine: Arc<Engine>, going: Going, id: Arc<str>) -> Option<Bytes> {
+    match engine.finish(going).await {
+        Ok(AskReport::StillWorking { restarting: true, .. }) => None,
+        Ok(report) => Some(document(&id, Ok(tools::json(&tools::asked(&engine, &report).await)))),
+        Err(e) => {
+            tracing::error!(error = %e, "an answer could not be read");
+            Some(document(&id, Ok(tools::json(&results::unavailable()))))
+        }
     }
 }
 

@@ -26,6 +26,12 @@ pub(super) struct Prime {
     pub retry_ms: u64,
 }
 
+impl Prime {
+    fn event(&self) -> Bytes {
+        format!("id: {}\nretry: {}\ndata:\n\n", self.id, self.retry_ms).into()
+    }
+}
+
 /// One document, there already, as the whole stream.
 pub(super) fn full(document: Bytes) -> Response<Body> {
     as_stream(super::super::full(event(&document)))
@@ -40,15 +46,33 @@ pub(super) async fn answer(document: impl Future<Output = Option<Bytes>> + Send 
     }
 }
 
-/// A stream that begins now, with an event to come back to if there is one.
-pub(super) fn begun(prime: Option<Prime>, document: impl Future<Output = Option<Bytes>> + Send + 'static, keep_alive: Duration) -> Response<Body> {
-    waiting(prime, Box::pin(document), keep_alive)
+/// A stream that begins now, with an event to come back to.
+pub(super) fn primed(prime: Prime, document: impl Future<Output = Option<Bytes>> + Send + 'static, keep_alive: Duration) -> Response<Body> {
+    waiting(Some(prime), Box::pin(document), keep_alive)
 }
 
-fn waiting(prime: Option<Prime>, document: Pin<Box<dyn Future<Output = Option<Bytes>> + Send>>, keep_alive: Duration) -> Response<Body> {
-    let collected = Box::pin(async move { Ok(document.await.map_or_else(Bytes::new, |d| event(&d))) });
-    let first = prime.map_or_else(|| ":\n\n".to_owned(), |p| format!("id: {}\nretry: {}\ndata:\n\n", p.id, p.retry_ms));
-    as_stream(Early::new(State::Collecting(collected), Some(first.into()), keep_alive).boxed_unsync())
+/// A stream that begins now; the event to come back to, and what the document waits for, come later.
+pub(super) fn primed_later<D>(later: impl Future<Output = (Prime, D)> + Send + 'static, keep_alive: Duration) -> Response<Body>
+where
+    D: Future<Output = Option<Bytes>> + Send + 'static,
+{
+    let priming = async move {
+        let (prime, document) = later.await;
+        (prime.event(), collected(Box::pin(document)))
+    };
+    as_stream(Early::new(State::Priming(Box::pin(priming)), Some(Bytes::from_static(b":\n\n")), keep_alive).boxed_unsync())
+}
+
+fn waiting(prime: Option<Prime>, document: Document, keep_alive: Duration) -> Response<Body> {
+    let first = prime.map_or(Bytes::from_static(b":\n\n"), |prime| prime.event());
+    as_stream(Early::new(State::Collecting(collected(document)), Some(first), keep_alive).boxed_unsync())
+}
+
+type Document = Pin<Box<dyn Future<Output = Option<Bytes>> + Send>>;
+type Last = Pin<Box<dyn Future<Output = Result<Bytes, BoxError>> + Send>>;
+
+fn collected(document: Document) -> Last {
+    Box::pin(async move { Ok(document.await.map_or_else(Bytes::new, |d| event(&d))) })
 }
 
 /// rmcp's answer if it comes soon, else a stream that begins now and carries it when it comes. Dropping the stream drops
@@ -89,8 +113,10 @@ enum State {
     Waiting(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
     /// An event stream: passed on as it comes.
     Streaming(Body),
+    /// An event first, then what comes after it.
+    Priming(Pin<Box<dyn Future<Output = (Bytes, Last)> + Send>>),
     /// The last bytes, whenever they come.
-    Collecting(Pin<Box<dyn Future<Output = Result<Bytes, BoxError>> + Send>>),
+    Collecting(Last),
     Done,
 }
 
@@ -116,6 +142,12 @@ impl HttpBody for Early {
                     if let Poll::Ready(response) = answer.as_mut().poll(cx) {
                         self.state = adopt(response);
                         continue;
+                    }
+                }
+                State::Priming(priming) => {
+                    if let Poll::Ready((prime, last)) = priming.as_mut().poll(cx) {
+                        self.state = State::Collecting(last);
+                        return Poll::Ready(Some(Ok(Frame::data(prime))));
                     }
                 }
                 State::Collecting(last) => {

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process};
 use serde_json::Value;
 use tokio::process::{Child, Command};
 
@@ -21,6 +21,8 @@ pub struct Relay {
     child: Option<Child>,
     runs: u32,
     log: Option<&'static str>,
+    /// Its disk may be full.
+    fills: bool,
 }
 
 /// What a command of the program did.
@@ -41,7 +43,11 @@ pub const OWNER: &str = "owner-token-of-the-tests";
 
 /// The program without what the surroundings might tell it.
 fn program(dir: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hermes-bridge"));
+    program_on(env!("CARGO_BIN_EXE_hermes-bridge"), dir)
+}
+
+fn program_on(start: &str, dir: &Path) -> Command {
+    let mut command = Command::new(start);
     for name in ["PORT", "HERMES_BRIDGE_CONFIG", "HERMES_BRIDGE_RELAY_URL", "HERMES_BRIDGE_TOKEN", "RUST_LOG"] {
         command.env_remove(name);
     }
@@ -61,7 +67,7 @@ impl Relay {
     /// Everything but the start.
     pub fn prepare(keys: &str, agents: &[&str]) -> Self {
         let dir = Arc::new(tempfile::tempdir().unwrap());
-        let relay = Self { dir, address: Address::default(), child: None, runs: 0, log: None };
+        let relay = Self { dir, address: Address::default(), child: None, runs: 0, log: None, fills: false };
         relay.configure(keys, agents);
         relay
     }
@@ -77,6 +83,18 @@ impl Relay {
 
     pub fn write_config(&self, text: &str) {
         fs::write(self.path("bridge.toml"), text).unwrap();
+    }
+
+    /// Its disk can be made full while it runs.
+    pub fn on_a_disk_that_fills(&mut self) {
+        self.fills = true;
+    }
+
+    /// From now on each write to a file fails, or none does.
+    pub fn disk_is_full(&self, full: bool) {
+        let Rlimit { current, maximum } = rustix::process::getrlimit(Resource::Fsize);
+        let limit = Rlimit { current: if full { Some(0) } else { current }, maximum };
+        rustix::process::prlimit(Some(self.pid()), Resource::Fsize, limit).unwrap();
     }
 
     pub fn log_everything(&mut self) {
@@ -101,11 +119,21 @@ impl Relay {
         assert!(self.child.is_none(), "it runs");
         self.runs += 1;
         let file = |kind: &str| File::create(self.path(&format!("{kind}-{}", self.runs))).unwrap();
-        let mut command = program(self.dir.path());
+        let mut command = if self.fills { program_on("sh", self.dir.path()) } else { program(self.dir.path()) };
         if let Some(filter) = self.log {
             command.env("RUST_LOG", filter);
         }
-        let mut child = command.args(arguments).envs(env.iter().copied()).stdout(file("out")).stderr(file("err")).spawn().unwrap();
+        if self.fills {
+            // A write beyond the limit is an error then, and not the end. Its log goes through us: a file would be full too.
+            command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_hermes-bridge")]).stderr(Stdio::piped());
+        } else {
+            command.stderr(file("err"));
+        }
+        let mut child = command.args(arguments).envs(env.iter().copied()).stdout(file("out")).spawn().unwrap();
+        if let Some(mut said) = child.stderr.take() {
+            let mut log = tokio::fs::File::from_std(file("err"));
+            tokio::spawn(async move { tokio::io::copy(&mut said, &mut log).await });
+        }
         let out = self.path(&format!("out-{}", self.runs));
         let listening = until("the relay listens", async || {
             assert!(child.try_wait().unwrap().is_none(), "the relay ended: {}", self.said());
