@@ -6,6 +6,8 @@ pub mod config;
 pub mod core;
 pub mod engine;
 pub mod inbound;
+pub mod metrics;
+pub mod outbound;
 pub mod search;
 pub mod store;
 pub mod wire;

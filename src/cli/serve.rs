@@ -13,9 +13,10 @@ use super::{ConfigArgs, Outcome, ui_token};
 use crate::config::{Config, LogFormat, Secret};
 use crate::engine::{Engine, Kind, Minted};
 use crate::inbound::{self, control};
+use crate::outbound;
 use crate::store::Store;
 
-/// What is said when nothing else is: this project's events, and of others only what is wrong. To rmcp's service each
+/// What is said when RUST_LOG says nothing else: this project's events, and of others only what is wrong. To rmcp's service each
 /// caller that leaves before its answer is an error; here it is an ordinary thing.
 const LOG_FILTER: &str = "info,rmcp=error,rmcp::service=off,tantivy=warn,hyper=warn,warp=warn";
 /// Who acts here, in the security log.
@@ -44,7 +45,12 @@ pub(crate) fn run(args: ServeArgs) -> Outcome {
 async fn serve(config: Config, args: ServeArgs) -> Outcome {
     let listener = TcpListener::bind(config.listen).await.map_err(|e| cannot_listen(&config, &e))?;
     let bound = listener.local_addr().map_err(|e| format!("the listener has no address: {e}"))?;
-    let store = Store::open(&config.data_dir).map_err(|e| e.to_string())?;
+    let scraped = match config.scrape.listen {
+        None => None,
+        Some(at) => Some(TcpListener::bind(at).await.map_err(|e| format!("cannot listen on {at} for metrics: {e}; change listen in [metrics]"))?),
+    };
+    let store = Arc::new(Store::open(&config.data_dir).map_err(|e| e.to_string())?);
+    let exports = outbound::start(&config, &store).await?;
     let engine = Engine::start(config.clone(), store).map_err(|e| e.to_string())?;
     let minted = engine.mint_missing().await.map_err(|e| e.to_string())?;
     let owner_token = engine.mint_owner_token().await.map_err(|e| e.to_string())?;
@@ -56,12 +62,18 @@ async fn serve(config: Config, args: ServeArgs) -> Outcome {
     let signals = Signals::listen()?;
     note_minted(&engine, &minted, owner_token.is_some()).await;
     engine.keep_up();
+    if let Some(listener) = scraped {
+        let at = listener.local_addr().map_err(|e| format!("the metrics' listener has no address: {e}"))?;
+        println!("metrics at http://{at}/metrics");
+        tokio::spawn(inbound::metrics::serve(listener, engine.clone(), stop.clone()));
+    }
     greet(&config, bound, &minted, owner_token.as_ref());
     tokio::spawn(obey(signals, engine.clone(), args, stop.clone()));
 
     inbound::serve(listener, engine.clone(), stop).await;
 
     let _ = owner.await;
+    exports.stop().await;
     let closing = tokio::task::spawn_blocking(move || engine.close());
     closing.await.map_err(|_| "the store did not close well".to_owned())?;
     tracing::info!("stopped");
@@ -172,7 +184,12 @@ fn show_tokens(minted: &[Minted]) {
 }
 
 fn start_logging(format: LogFormat) {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| LOG_FILTER.into());
+    // Others stay quiet unless they are named: rmcp says three lines a request at info, tantivy each file at debug.
+    let wish = crate::config::process_env("RUST_LOG").map_or_else(|| LOG_FILTER.to_owned(), |wish| format!("{LOG_FILTER},{wish}"));
+    let filter = tracing_subscriber::EnvFilter::try_new(&wish).unwrap_or_else(|e| {
+        super::complain(&format!("RUST_LOG is not understood ({e}) and not followed"));
+        LOG_FILTER.into()
+    });
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     match format {
         LogFormat::Text => builder.init(),

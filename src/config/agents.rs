@@ -51,7 +51,7 @@ pub(super) fn check(
     agents: &[RawAgent],
     groups: &[RawGroup],
     env: Env<'_>,
-) -> Result<(Vec<AgentEntry>, Permissions), ConfigError> {
+) -> Result<(Vec<AgentEntry>, Permissions, Vec<Secret>), ConfigError> {
     let mut entries: Vec<AgentEntry> = Vec::new();
     let mut tokens: HashMap<[u8; 8], AgentName> = HashMap::new();
     for raw in agents {
@@ -83,7 +83,8 @@ pub(super) fn check(
             may_ask.insert(entry.name.clone(), allowed);
         }
     }
-    Ok((entries, Permissions { may_ask }))
+    let clear = agents.iter().filter_map(|raw| clear_token(raw, env)).collect();
+    Ok((entries, Permissions { may_ask }, clear))
 }
 
 fn name(source: &Source<'_>, key: &str, raw: &Spanned<String>) -> Result<AgentName, ConfigError> {
@@ -112,6 +113,12 @@ pub(super) fn credential(
     }
     let Some(hash) = hash else { return Ok(None) };
     TokenHash::parse(hash.get_ref()).map(Some).ok_or_else(|| source.value(hash, "token_sha256", "64 hexadecimal digits are expected"))
+}
+
+/// A token that the configuration has in clear.
+fn clear_token(raw: &RawAgent, env: Env<'_>) -> Option<Secret> {
+    let here = raw.token.as_ref().map(|token| token.get_ref().clone());
+    here.or_else(|| env(raw.token_env.as_ref()?.get_ref())).map(Secret::new)
 }
 
 fn check_token(token: &str, shortest: usize) -> Result<(), String> {

@@ -9,7 +9,9 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::agents::{RawAgent, RawGroup};
+use super::export::{self, RawLangfuse, RawOtlp};
 use super::limits::RawLimits;
+use super::scrape::{self, RawMetrics};
 use super::ui::{self, RawUi};
 use super::upkeep::RawBackup;
 use super::{Config, ConfigError, Env, LogFormat, OnStoreFailure};
@@ -38,6 +40,10 @@ pub(super) struct Raw {
     #[serde(default)]
     ui: RawUi,
     #[serde(default)]
+    metrics: RawMetrics,
+    langfuse: Option<Spanned<RawLangfuse>>,
+    otlp: Option<Spanned<RawOtlp>>,
+    #[serde(default)]
     backup: RawBackup,
     #[serde(default)]
     agents: Vec<RawAgent>,
@@ -57,9 +63,9 @@ pub(super) const YEAR_MS: u64 = 366 * DAY_MS;
 pub(super) fn parse(text: &str, path: Option<&Path>, env: Env<'_>) -> Result<Config, ConfigError> {
     let source = Source { text, name: path.map_or_else(|| "built-in bridge.toml".to_owned(), |p| p.display().to_string()) };
     let raw: Raw = toml::from_str(text).map_err(|e| source.toml(&e))?;
-    let (agents, permissions) = super::agents::check(&source, &raw.agents, &raw.groups, env)?;
     let limits = super::limits::of_rules(&source, &raw)?;
     let doors = super::limits::of_doors(&source, &raw.limits)?;
+    let (agents, permissions, clear_tokens) = super::agents::check(&source, &raw.agents, &raw.groups, env)?;
     let listen = match &raw.listen {
         None => SocketAddr::from(([127, 0, 0, 1], 8787)),
         Some(listen) => address(listen.get_ref()).map_err(|why| source.value(listen, "listen", &why))?,
@@ -87,8 +93,12 @@ pub(super) fn parse(text: &str, path: Option<&Path>, env: Env<'_>) -> Result<Con
         doors,
         ui: ui::check(&source, &raw.ui, env)?,
         trusted_proxies: ui::proxies(&source, raw.trusted_proxies.as_deref())?,
+        scrape: scrape::check(&source, &raw.metrics, env)?,
+        langfuse: raw.langfuse.map(|raw| export::langfuse(&source, raw, base, env)).transpose()?,
+        otlp: raw.otlp.map(|raw| export::otlp(&source, raw, base, env)).transpose()?,
         agents,
         permissions,
+        clear_tokens,
     })
 }
 

@@ -2,8 +2,10 @@
 //! refusal of a bad value, with line and column; never opens the store or a socket.
 
 mod agents;
+mod export;
 mod file;
 mod limits;
+mod scrape;
 mod secret;
 mod ui;
 mod upkeep;
@@ -13,7 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use agents::{AgentEntry, Credential};
+pub use export::{Capture, Export, Langfuse, Otlp, Start};
 pub use limits::DoorLimits;
+pub use scrape::Scrape;
 pub use secret::{Secret, TokenHash};
 pub use ui::{Network, Ui};
 pub use upkeep::Backups;
@@ -63,8 +67,13 @@ pub struct Config {
     pub ui: Ui,
     /// Whose X-Forwarded-For and X-Forwarded-Proto are believed.
     pub trusted_proxies: Vec<Network>,
+    pub scrape: Scrape,
+    pub langfuse: Option<Langfuse>,
+    pub otlp: Option<Otlp>,
     pub agents: Vec<AgentEntry>,
     pub permissions: Permissions,
+    /// The agents' tokens that are known in clear: nothing that goes out may carry one.
+    pub clear_tokens: Vec<Secret>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize)]

@@ -1,6 +1,7 @@
 //! Comings and goings, and whose turn it is: a connection is a number, not a name, so the end of an old one takes down
 //! only what it carried. Owns when a question is sent, sent again, or given to a newer connection without being sent.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::effect::{Effect, Fact, Wake};
@@ -152,6 +153,18 @@ impl Relay {
                 adapter: agent.newest().and_then(|l| l.hello.adapter.clone()),
             })
             .collect()
+    }
+
+    /// What waits in the queue of each agent that is away: how many, and since when the oldest.
+    #[must_use]
+    pub fn away(&self) -> BTreeMap<AgentName, (usize, Millis)> {
+        let mut queues = BTreeMap::new();
+        for open in self.open.values().filter(|open| matches!(open.phase, Phase::Queued { .. })) {
+            let (count, oldest) = queues.entry(open.to.clone()).or_insert((0, open.asked.at));
+            *count += 1;
+            *oldest = open.asked.at.min(*oldest);
+        }
+        queues
     }
 
     #[must_use]

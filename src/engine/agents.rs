@@ -129,6 +129,7 @@ impl Engine {
         }
         let config = self.config();
         self.directory.fill(&config, &stored);
+        self.name_agents();
         relay.set_agents(&self.directory.names(), config.permissions.clone());
         Ok(())
     }

@@ -150,7 +150,8 @@ impl Engine {
                 AskReport::Queued { id, conversation, to, position: Some(position), expires }
             }
             Verdict::Refused(refusal) => {
-                tracing::debug!(request = %id, from = %from, outcome = refusal.outcome().word(), "refused");
+                self.metrics().ended(&to.to_ascii_lowercase(), refusal.outcome().word(), Duration::ZERO);
+                tracing::debug!(request_id = %id, from = %from, status = refusal.outcome().word(), "refused");
                 AskReport::Refused { id, refusal, recorded: durable }
             }
             // What promises to be kept is refused when it cannot be.

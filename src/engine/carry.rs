@@ -12,6 +12,7 @@ use crate::config::OnStoreFailure;
 use crate::core::effect::{Effect, Fact};
 use crate::core::exchange::{End, Late};
 use crate::core::outcome::{Outcome, Refusal};
+use crate::core::trace;
 use crate::store::Written;
 
 /// Facts, in order, and everything that must come after them, in order.
@@ -35,7 +36,12 @@ impl Engine {
             match effect {
                 Effect::Record(_) => {}
                 Effect::Wake { wake, .. } if refuse => self.give_up(&wake.asked),
-                Effect::Wake { connection, wake } => self.links.send(connection, ToBot::Wake(wake)),
+                Effect::Wake { connection, wake } => {
+                    if wake.attempt == 1 {
+                        self.metrics().wake_delivery.took(Duration::from_millis(self.now().since(wake.asked.at)));
+                    }
+                    self.links.send(connection, ToBot::Wake(wake));
+                }
                 Effect::Cancel { connection, id } => self.links.send(connection, ToBot::Cancelled(id)),
                 Effect::LateAnswer { connection, asked, late } => {
                     self.handed.note(asked.id);
@@ -48,9 +54,12 @@ impl Engine {
 
     fn tell(&self, ended: Ended) {
         let Ended { asked, end, .. } = &ended;
+        let took = end.at.since(asked.at);
+        self.metrics().ended(&asked.to, end.outcome.word(), Duration::from_millis(took));
         tracing::info!(
-            request = %asked.id, conversation = %asked.conversation, from = %asked.from, to = %asked.to,
-            outcome = end.outcome.word(), ms = end.at.since(asked.at), asked_bytes = asked.message.len(), bytes = end.text.len(),
+            conversation_id = %asked.conversation, request_id = %asked.id, from = %asked.from, to = %asked.to,
+            status = end.outcome.word(), duration_ms = took, message_bytes = asked.message.len(), answer_bytes = end.text.len(),
+            trace_id = trace::trace_id(asked.conversation), span_id = trace::span_id(asked.id),
             "exchange ended"
         );
         if self.waiters.finish(&ended) && ended.recorded && ended.end.outcome == Outcome::Answered {

@@ -44,6 +44,7 @@ impl Engine {
             self.links.close(id);
             return Ok(None);
         }
+        self.metrics().connected(name.as_str());
         tracing::info!(agent = %name, connection = id.0, "connected");
         if self.stopping.is_cancelled() {
             // It may have come after the stop had told everybody.
@@ -72,6 +73,7 @@ impl Connection {
 
     /// The bot is at work on the question, in this session of its own.
     pub async fn heartbeat(&self, id: RequestId, session: Option<Arc<str>>) -> Result<(), StoreError> {
+        self.engine.metrics().heartbeat(self.name.as_str());
         self.report(|relay, now, out| relay.heartbeat(now, self.id, id, session, out)).await
     }
 
@@ -79,7 +81,9 @@ impl Connection {
         let permit = self.engine.store.reserve().await?;
         let mut out = Vec::new();
         let mut relay = self.engine.relay();
-        tell(&mut relay, self.engine.now(), &mut out);
+        if tell(&mut relay, self.engine.now(), &mut out) {
+            self.engine.metrics().extended(self.name.as_str());
+        }
         drop(self.engine.carry(permit, out));
         Ok(())
     }
@@ -93,6 +97,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         tracing::info!(agent = %self.name, connection = self.id.0, clean = self.clean, "disconnected");
+        self.engine.metrics().disconnected(self.name.as_str(), self.clean);
         Chores::note(&self.engine.chores.gone, (self.id, self.clean));
         self.engine.chores.wake.notify_one();
     }

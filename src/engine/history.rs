@@ -159,6 +159,7 @@ impl Engine {
             _ => newest(&self.store, search)?,
         };
         found.took = begun.elapsed();
+        self.metrics().search_query.took(found.took);
         found.partial |= self.indexing().is_some() && !query.is_empty();
         found.marks = Highlighter::new(&query, found.typo);
         found.whole = query.is_empty();

@@ -14,6 +14,7 @@ mod connection;
 mod directory;
 mod door;
 mod feed;
+mod figures;
 mod follow;
 mod history;
 mod late;
@@ -48,7 +49,7 @@ pub use crate::store::StoreError;
 
 use crate::config::Config;
 pub use crate::core::audit::{Event, Kind};
-use crate::core::effect::Effect;
+use crate::core::effect::{Effect, Fact};
 use crate::core::exchange::Record;
 use crate::core::ids::{AgentName, ConnectionId, ConversationId, Millis, RequestId};
 use crate::core::presence::Present;
@@ -126,6 +127,7 @@ impl Engine {
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
+        engine.name_agents();
         engine.tasks.spawn(engine.clone().keep_house());
         engine.tasks.spawn(engine.clone().keep_audit());
         engine.tasks.spawn(engine.clone().follow_log());
@@ -277,6 +279,8 @@ impl Engine {
             return done;
         }
         let (facts, rest) = carry::split(effects);
+        let late = facts.iter().filter(|fact| matches!(fact, Fact::Late { .. })).count();
+        self.metrics().late_replies.add(late as u64);
         let engine = self.clone();
         self.store.submit(permit, facts, move |written| {
             engine.perform(rest, written);

@@ -78,6 +78,10 @@ pub(super) fn not_a_visitor() -> Response<Body> {
     no_entry("this is for the relay's owner: log in at /ui/login, or send Authorization: Bearer <owner token>")
 }
 
+pub(super) fn not_for_metrics() -> Response<Body> {
+    no_entry("metrics are for the owner: send Authorization: Bearer <owner token>, or the token of [metrics] in bridge.toml")
+}
+
 fn no_entry(message: &str) -> Response<Body> {
     let mut response = super::error(StatusCode::UNAUTHORIZED, message);
     response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -6,6 +6,7 @@ mod auth;
 pub mod control;
 mod hosts;
 mod mcp;
+pub mod metrics;
 mod peer;
 mod routes;
 mod server;

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{Body, auth, hosts, mcp, peer, routes, ui, websocket};
+use super::{Body, auth, hosts, mcp, metrics, peer, routes, ui, websocket};
 use crate::engine::Engine;
 
 /// A connection that says nothing at all for so long is closed.
@@ -153,16 +153,22 @@ impl Router {
         }
         match request.uri().path() {
             "/mcp" => match auth::agent(&self.engine, peer, "/mcp", request.headers()) {
-                None => auth::unauthorized(),
+                None => self.stranger("mcp"),
                 Some(caller) => self.mcp.handle(request, caller).await,
             },
             "/bridge/connect" if *request.method() != Method::GET => super::wrong_method("GET"),
             "/bridge/connect" => match auth::agent(&self.engine, peer, "/bridge/connect", request.headers()) {
-                None => auth::unauthorized(),
+                None => self.stranger("connect"),
                 Some(caller) => websocket::upgrade(request, self.engine, caller, &self.sockets, place).await,
             },
+            "/metrics" => metrics::answer(&self.engine, peer, request.method(), request.headers()),
             _ => self.ordinary(request).await,
         }
+    }
+
+    fn stranger(&self, endpoint: &'static str) -> Response<Body> {
+        self.engine.metrics().auth_failures.one(endpoint);
+        auth::unauthorized()
     }
 
     async fn ordinary(self, request: Request<Incoming>) -> Response<Body> {

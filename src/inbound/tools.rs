@@ -11,6 +11,7 @@ use crate::core::exchange::{Record, WhenOffline};
 use crate::core::ids::{AgentName, RequestId};
 use crate::core::replies::Reply;
 use crate::engine::{AnswerReport, AskReport, AskRequest, Engine, StoreError};
+use crate::wire;
 use crate::wire::results::{self, Report};
 use crate::wire::tools::{Call, Misuse, parse};
 
@@ -30,15 +31,23 @@ pub(super) async fn call(
     arguments: Map<String, Value>,
     context: Context,
 ) -> Result<String, Misuse> {
-    let call = parse(tool, arguments)?;
+    let name = wire::tools::label(tool);
+    let call = parse(tool, arguments).inspect_err(|_| engine.metrics().called(name, "misuse"))?;
     if matches!(call, Call::ListAgents) {
+        engine.metrics().called(name, "ok");
         return Ok(json(&results::agents(&engine.present(Some(caller)))));
     }
     let report = run(engine, caller, call, context).await.unwrap_or_else(|e| {
         tracing::error!(agent = %caller, tool, error = %e, "a tool call met the store's trouble");
         results::unavailable()
     });
-    Ok(json(&report))
+    Ok(told(engine, name, &report))
+}
+
+/// A result's text, counted.
+pub(super) fn told(engine: &Engine, tool: &'static str, report: &Report) -> String {
+    engine.metrics().called(tool, report.error.unwrap_or("ok"));
+    json(report)
 }
 
 /// What `ask_agent` asks for, as the engine takes it.

@@ -33,6 +33,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::core::effect::Fact;
 use crate::core::ids::{AgentName, Seq};
+use crate::metrics::Metrics;
 
 pub use backup::{BackupError, Manifest, restore, verify};
 pub use copy::{Contents, Watch};
@@ -112,6 +113,7 @@ pub(crate) struct Shared {
     /// `None` while it is being reopened after an I/O error.
     pub(crate) database: RwLock<Option<Arc<Database>>>,
     pub(crate) healthy: AtomicBool,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) last: watch::Sender<Seq>,
 }
 
@@ -126,6 +128,7 @@ impl Store {
         let shared = Arc::new(Shared {
             database: RwLock::new(Some(opened.database.clone())),
             healthy: AtomicBool::new(true),
+            metrics: Arc::default(),
             last: watch::Sender::new(opened.last),
         });
         let (sender, receiver) = mpsc::channel();
@@ -177,6 +180,12 @@ impl Store {
     #[must_use]
     pub fn healthy(&self) -> bool {
         self.shared.healthy.load(Ordering::Acquire)
+    }
+
+    /// Where everything is counted: the store is there before all others.
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.shared.metrics
     }
 
     /// The last position of the log that can be read; followers wait for it to change.

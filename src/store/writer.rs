@@ -136,8 +136,12 @@ impl Writer {
 
     fn write(&mut self, rows: Vec<Row>) -> Written {
         let count = rows.len();
+        let begun = Instant::now();
         let result = if count == 0 { Ok(()) } else { self.write_rows(&rows) };
         if result.is_ok() {
+            if count > 0 {
+                self.shared.metrics.store_commit.took(begun.elapsed());
+            }
             return Written::Durable;
         }
         let kept = self.backlog.len() + count <= BACKLOG;
@@ -151,6 +155,7 @@ impl Writer {
     /// What to tell about a result; an error closes the disk until it can be opened again.
     fn verdict(&mut self, result: Result<(), StoreError>) -> Written {
         let Err(e) = result else { return Written::Durable };
+        self.shared.metrics.store_errors.one();
         if self.disk.take().is_some() {
             tracing::error!(error = %e, "the store refuses to write; it is tried again until it recovers");
             self.shared.healthy.store(false, Ordering::Release);

@@ -118,6 +118,12 @@ fn object(required: &[&str], properties: Value) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
+/// The tool's name, for figures: one of those there are, or `unknown`.
+#[must_use]
+pub fn label(tool: &str) -> &'static str {
+    ["ask_agent", "reply", "list_agents", "get_answer"].into_iter().find(|name| *name == tool).unwrap_or("unknown")
+}
+
 /// Reads the arguments of a call; unknown ones are refused by name, so that a misspelt option is not silently ignored.
 pub fn parse(tool: &str, arguments: Map<String, Value>) -> Result<Call, Misuse> {
     let mut given = Arguments(arguments);
@@ -225,6 +231,12 @@ mod tests {
             "wait_seconds: a number of at least 0 is expected, not this number"
         );
         assert!(misuse("dance", json!({})).contains("\"dance\""));
+    }
+
+    #[test]
+    fn every_tool_has_its_label() {
+        all().iter().for_each(|t| assert_eq!(label(t.name), t.name));
+        assert_eq!(label("dance"), "unknown");
     }
 
     #[test]

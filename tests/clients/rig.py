@@ -21,9 +21,10 @@ TOKENS = {"alice": "alice-3f1c", "bob": "bob-9d2e", "carol": "carol-77ab"}
 class Relay:
     """Started by the constructor, ready when that returns."""
 
-    def __init__(self, directory, limits=None, **settings):
+    def __init__(self, directory, limits=None, sections="", **settings):
         lines = ['listen = "127.0.0.1:0"', *(f"{key} = {json.dumps(value)}" for key, value in settings.items())]
         lines += ["[limits]", *(f"{key} = {json.dumps(value)}" for key, value in (limits or {}).items())]
+        lines.append(sections)
         for name, token in TOKENS.items():
             lines += ["[[agents]]", f'name = "{name}"', f'token = "{token}"']
         config = Path(directory) / "bridge.toml"

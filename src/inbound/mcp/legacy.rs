@@ -21,6 +21,7 @@ use crate::engine::{AskReport, Begun, Engine, Going, StoreError};
 use crate::wire::results;
 use crate::wire::tools::{Call, Misuse, parse};
 
+const ASK: &str = "ask_agent";
 /// Answers that come within this need no stream. Longer, and a relay that dies leaves the client nothing to come back with.
 const AT_ONCE: Duration = Duration::from_millis(20);
 /// The stream begins by then, on record or not: clients and proxies want a byte within two seconds.
@@ -76,7 +77,7 @@ pub(super) async fn answer(engine: &Arc<Engine>, caller: AgentName, call: ToolCa
     let traceparent = super::traceparent(meta.as_ref().and_then(|m| m.get("traceparent")?.as_str()), Some(headers));
     let context = tools::Context { call_id: None, traceparent };
     let arguments = arguments.unwrap_or_default();
-    if name != "ask_agent" {
+    if name != ASK {
         let engine = engine.clone();
         let called = async move {
             let result = tools::call(&engine, &caller, &name, arguments, context).await;
@@ -87,10 +88,13 @@ pub(super) async fn answer(engine: &Arc<Engine>, caller: AgentName, call: ToolCa
     let request = match parse(&name, arguments).map(|call: Call| tools::ask_request(call, &context)) {
         Ok(Some(request)) => request,
         Ok(None) => return error(StatusCode::INTERNAL_SERVER_ERROR, "not an ask"),
-        Err(misuse) => return stream::full(document(&id, Err(misuse))),
+        Err(misuse) => {
+            engine.metrics().called(ASK, "misuse");
+            return stream::full(document(&id, Err(misuse)));
+        }
     };
     match engine.begin(&caller, request).await {
-        Ok(Begun::Done(report)) => stream::full(document(&id, Ok(tools::json(&tools::asked(engine, &report).await)))),
+        Ok(Begun::Done(report)) => stream::full(document(&id, Ok(tools::told(engine, ASK, &tools::asked(engine, &report).await)))),
         Ok(Begun::Going(going)) => wait(engine, going, id, keep_alive).await,
         Err(e) => stream::full(document(&id, Ok(trouble(&caller, &e)))),
     }
@@ -132,7 +136,7 @@ async fn wait(engine: &Arc<Engine>, mut going: Going, id: Arc<str>, keep_alive: 
 async fn end(engine: Arc<Engine>, going: Going, id: Arc<str>) -> Option<Bytes> {
     match engine.finish(going).await {
         Ok(AskReport::StillWorking { restarting: true, .. }) => None,
-        Ok(report) => Some(document(&id, Ok(tools::json(&tools::asked(&engine, &report).await)))),
+        Ok(report) => Some(document(&id, Ok(tools::told(&engine, ASK, &tools::asked(&engine, &report).await)))),
         Err(e) => {
             tracing::error!(error = %e, "an answer could not be read");
             Some(document(&id, Ok(tools::json(&results::unavailable()))))

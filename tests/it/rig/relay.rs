@@ -98,7 +98,7 @@ impl Relay {
     }
 
     pub fn log_everything(&mut self) {
-        self.log = Some("trace");
+        self.log = Some("trace,hyper=trace,rmcp=trace,rmcp::service=trace,tantivy=trace,warp=trace");
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

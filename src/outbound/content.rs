@@ -1,0 +1,98 @@
+//! What of a text may leave: nothing at all, or the text without tokens and what the owner wants hidden, cut to a size.
+
+use regex::Regex;
+
+use crate::config::{Capture, Config, Export};
+
+const HIDDEN: &str = "[redacted]";
+/// Shorter ones would hide ordinary words.
+const SHORTEST_TOKEN: usize = 8;
+/// Tokens that relays make.
+const MINTED: &str = "hbt_[0-9a-f]{64}";
+
+pub struct Content {
+    capture: Capture,
+    max: usize,
+    patterns: Vec<Regex>,
+    tokens: Vec<String>,
+}
+
+/// A text on its way out.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Piece {
+    pub text: String,
+    pub truncated: bool,
+}
+
+impl Content {
+    #[must_use]
+    pub fn new(config: &Config, export: &Export) -> Self {
+        // Each has been compiled before, when the configuration was read.
+        let patterns = std::iter::once(MINTED).chain(export.redact.iter().map(String::as_str)).filter_map(|p| Regex::new(p).ok());
+        let long = |token: &&str| token.len() >= SHORTEST_TOKEN;
+        let tokens = config.clear_tokens.iter().map(|token| token.reveal()).filter(long).map(str::to_owned);
+        Self { capture: export.capture, max: export.max_field_bytes, patterns: patterns.collect(), tokens: tokens.collect() }
+    }
+
+    /// `None` where no text may leave.
+    #[must_use]
+    pub fn of(&self, text: &str) -> Option<Piece> {
+        if self.capture == Capture::Metadata {
+            return None;
+        }
+        let mut text = text.to_owned();
+        for token in self.tokens.iter().filter(|token| text.contains(token.as_str())).collect::<Vec<_>>() {
+            text = text.replace(token.as_str(), HIDDEN);
+        }
+        for pattern in &self.patterns {
+            if let std::borrow::Cow::Owned(hidden) = pattern.replace_all(&text, HIDDEN) {
+                text = hidden;
+            }
+        }
+        let truncated = text.len() > self.max;
+        text.truncate(text.floor_char_boundary(self.max));
+        Some(Piece { text, truncated })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(section: &str) -> Content {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("b.toml");
+        let text = format!("[otlp]\nendpoint = \"http://c\"\n{section}\n[[agents]]\nname = \"a\"\ntoken = \"tok-alice-1\"\n");
+        std::fs::write(&path, text).unwrap();
+        let flags = crate::config::Flags { config: Some(path), ..Default::default() };
+        let config = crate::config::load(&flags, &|_| None).unwrap();
+        Content::new(&config, &config.otlp.as_ref().unwrap().export)
+    }
+
+    fn left(section: &str, text: &str) -> (String, bool) {
+        let piece = content(&format!("capture = \"full\"\n{section}")).of(text).unwrap();
+        (piece.text, piece.truncated)
+    }
+
+    #[test]
+    fn no_text_leaves_unless_it_may() {
+        assert_eq!(content("").of("secret"), None);
+        assert_eq!(left("", "open"), ("open".to_owned(), false));
+    }
+
+    #[test]
+    fn tokens_and_what_the_owner_names_are_hidden() {
+        let minted = format!("hbt_{}", "0f".repeat(32));
+        assert_eq!(left("", &format!("use tok-alice-1 or {minted}.")).0, "use [redacted] or [redacted].");
+        assert_eq!(left(r#"redact = ["[0-9]{4}-[0-9]{4}", "(?i)iban \\S+"]"#, "card 1234-5678, IBAN FR76").0, "card [redacted], [redacted]");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters_after_hiding() {
+        let (text, truncated) = left("max_field_bytes = 100", &"é".repeat(51));
+        assert_eq!((text.len(), truncated), (100, true));
+        assert_eq!(left("max_field_bytes = 101", &"é".repeat(51)).0.len(), 100);
+        let (text, _) = left("max_field_bytes = 100\nredact = [\"x+\"]", &format!("{}{}", "a".repeat(95), "x".repeat(50)));
+        assert_eq!(text, format!("{}[reda", "a".repeat(95)));
+    }
+}

@@ -1,0 +1,161 @@
+//! What is counted: each metric is moved by what it counts, on the real program, and read as Prometheus reads it. And the
+//! log: one line an exchange, with ids and sizes, never a text.
+
+use serde_json::{Value, json};
+
+use crate::rig::{Answer, Bot, Collector, OWNER, Relay, http, text, token, until};
+
+const SCRAPED: &str = "[metrics]\nlisten = \"127.0.0.1:0\"\n";
+
+/// Reads like Prometheus does, from the listener of its own.
+async fn scrape(relay: &Relay) -> String {
+    let said = relay.said();
+    let at = said.lines().find_map(|l| l.strip_prefix("metrics at ")).unwrap_or_else(|| panic!("no metrics: {said}"));
+    let response = http().get(at).send().await.unwrap();
+    assert_eq!(response.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    response.text().await.unwrap()
+}
+
+/// The value of one series, 0 if it is not there.
+fn value(metrics: &str, series: &str) -> f64 {
+    let line = metrics.lines().find_map(|l| l.strip_prefix("hermes_bridge_")?.strip_prefix(series)?.strip_prefix(' '));
+    line.map_or(0.0, |v| v.parse().unwrap())
+}
+
+async fn reaches(relay: &Relay, series: &str, wanted: f64) {
+    let what = format!("{series} reaches {wanted}");
+    until(&what, async || (value(&scrape(relay).await, series) >= wanted).then_some(())).await;
+}
+
+#[tokio::test]
+async fn every_metric_is_moved_by_what_it_counts() {
+    let collector = Collector::start().await;
+    collector.once(Answer::Refuse(503, ""));
+    let relay = Relay::start(&format!("ask_timeout_ms = 1000\n{SCRAPED}{}", collector.langfuse("")), &["alice", "bob", "carol"]).await;
+    let mut bob = relay.bot("bob").await;
+    let alice = relay.caller("alice");
+    let asking = alice.asking(json!({"to": "bob", "message": "one"}));
+    let wake = bob.wake().await;
+    bob.heartbeat(text(&wake, "request_id")).await;
+    bob.answer(&wake, "first").await;
+    assert_eq!(asking.await.unwrap()["ok"], true);
+    let asking = alice.asking(json!({"to": "bob", "message": "two"}));
+    let wake = bob.wake().await;
+    reaches(&relay, "exchanges_in_flight{to=\"bob\"}", 1.0).await;
+    assert_eq!(text(&asking.await.unwrap(), "error"), "timeout");
+    assert_eq!(bob.answer(&wake, "late").await["late"], true);
+    alice.call("ask_agent", json!({"to": "carol", "message": "later", "when_offline": "queue"})).await;
+    alice.ask("nobody at all", "hello").await;
+    assert_eq!(alice.rpc("ask_agent", &json!({"to": "bob"})).await.unwrap()["result"]["isError"], true);
+    alice.call("list_agents", json!({})).await;
+    assert!(relay.caller_with("wrong").try_call("list_agents", &json!({})).await.is_err());
+    assert!(Bot::connect(&relay.url(), "bob", "wrong").await.is_err());
+    assert_eq!(relay.get("/ui/api/search?q=one").await.0, 200);
+    bob.say_goodbye().await;
+    relay.bot("bob").await.settle().await;
+
+    reaches(&relay, "export_spans_total{sink=\"langfuse\",outcome=\"exported\"}", 3.0).await;
+    reaches(&relay, "agent_disconnects_total{agent=\"bob\",reason=\"lost\"}", 1.0).await;
+    reaches(&relay, "agent_disconnects_total{agent=\"bob\",reason=\"goodbye\"}", 1.0).await;
+    let metrics = scrape(&relay).await;
+    for (series, wanted) in [
+        (concat!("build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1.0),
+        ("agents_configured", 3.0),
+        ("agent_online{agent=\"bob\"}", 0.0),
+        ("agent_connects_total{agent=\"bob\"}", 2.0),
+        ("heartbeats_total{agent=\"bob\"}", 1.0),
+        ("deadline_extensions_total{agent=\"bob\"}", 1.0),
+        ("exchanges_total{to=\"bob\",status=\"ok\"}", 1.0),
+        ("exchanges_total{to=\"bob\",status=\"timeout\"}", 1.0),
+        ("exchanges_total{to=\"(none)\",status=\"unknown_agent\"}", 1.0),
+        ("exchange_duration_seconds_count{to=\"bob\",status=\"timeout\"}", 1.0),
+        ("exchange_duration_seconds_bucket{to=\"bob\",status=\"timeout\",le=\"0.5\"}", 0.0),
+        ("exchange_duration_seconds_bucket{to=\"bob\",status=\"timeout\",le=\"+Inf\"}", 1.0),
+        ("exchanges_in_flight{to=\"carol\"}", 1.0),
+        ("wake_delivery_seconds_count", 2.0),
+        ("late_replies_total", 1.0),
+        ("mcp_requests_total{tool=\"ask_agent\",outcome=\"ok\"}", 1.0),
+        ("mcp_requests_total{tool=\"ask_agent\",outcome=\"timeout\"}", 1.0),
+        ("mcp_requests_total{tool=\"ask_agent\",outcome=\"misuse\"}", 1.0),
+        ("mcp_requests_total{tool=\"list_agents\",outcome=\"ok\"}", 1.0),
+        ("mcp_requests_total{tool=\"reply\",outcome=\"ok\"}", 2.0),
+        ("auth_failures_total{endpoint=\"mcp\"}", 1.0),
+        ("auth_failures_total{endpoint=\"connect\"}", 1.0),
+        ("store_errors_total", 0.0),
+        ("search_query_seconds_count", 1.0),
+        ("mailbox_depth{agent=\"carol\"}", 1.0),
+        ("mailbox_depth{agent=\"bob\"}", 0.0),
+        ("export_spans_total{sink=\"langfuse\",outcome=\"rejected\"}", 0.0),
+        ("export_requests_total{sink=\"langfuse\",code=\"503\"}", 1.0),
+    ] {
+        assert!((value(&metrics, series) - wanted).abs() < 0.001, "{series} is {}\n{metrics}", value(&metrics, series));
+    }
+    for series in [
+        "store_commit_seconds_count",
+        "store_bytes",
+        "mailbox_oldest_seconds{agent=\"carol\"}",
+        "export_requests_total{sink=\"langfuse\",code=\"200\"}",
+        "export_last_success_timestamp_seconds{sink=\"langfuse\"}",
+    ] {
+        assert!(value(&metrics, series) > 0.0, "{series}\n{metrics}");
+    }
+    for name in ["process_resident_memory_bytes", "process_cpu_seconds_total", "process_open_fds", "process_start_time_seconds"] {
+        assert!(metrics.lines().any(|l| l.strip_prefix(name).is_some_and(|v| v.trim().parse::<f64>().is_ok_and(|v| v > 0.0))), "{name}");
+    }
+    reaches(&relay, "export_backlog{sink=\"langfuse\"}", 0.0).await;
+    until("the index has caught up", async || (value(&scrape(&relay).await, "search_index_lag") < 1.0).then_some(())).await;
+    is_well_formed(&metrics);
+    assert!(!metrics.contains("nobody at all"), "{metrics}");
+}
+
+/// Each series has its family's help and type before it, once.
+fn is_well_formed(metrics: &str) {
+    let mut families = std::collections::HashSet::new();
+    for line in metrics.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            assert!(families.insert(rest.split(' ').next().unwrap().to_owned()), "{line}");
+        } else if !line.starts_with('#') {
+            let name = line.split(['{', ' ']).next().unwrap();
+            let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end).filter(|n| families.contains(*n)));
+            assert!(families.contains(family.unwrap_or(name)), "{line}");
+            assert!(line.rsplit(' ').next().unwrap().parse::<f64>().is_ok(), "{line}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn metrics_are_for_the_owner_and_for_their_own_token() {
+    let relay = Relay::start("[metrics]\ntoken = \"read-me-0123\"\n", &["alice"]).await;
+    let get = async |token: &str| http().get(format!("{}/metrics", relay.url())).bearer_auth(token).send().await.unwrap();
+    assert_eq!(http().get(format!("{}/metrics", relay.url())).send().await.unwrap().status(), 401);
+    assert_eq!(get(&token("alice")).await.status(), 401);
+    assert_eq!(get(OWNER).await.status(), 200);
+    let open = get("read-me-0123").await;
+    assert_eq!(open.status(), 200);
+    assert!((value(&open.text().await.unwrap(), "auth_failures_total{endpoint=\"metrics\"}") - 2.0).abs() < 0.001);
+}
+
+#[tokio::test]
+async fn the_log_has_one_line_an_exchange_with_ids_and_sizes_and_no_text() {
+    let relay = Relay::start("log_format = \"json\"", &["alice", "bob"]).await;
+    let mut bob = relay.bot("bob").await;
+    let asking = relay.caller("alice").asking(json!({"to": "bob", "message": "a secret question"}));
+    let wake = bob.wake().await;
+    bob.answer(&wake, "a secret answer").await;
+    asking.await.unwrap();
+    let ended = |line: &str| serde_json::from_str::<Value>(line).ok().filter(|l| l["message"] == "exchange ended");
+    let lines = until("the line is there", async || {
+        let lines: Vec<Value> = relay.said().lines().filter_map(ended).collect();
+        (!lines.is_empty()).then_some(lines)
+    })
+    .await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let line = &lines[0];
+    assert_eq!((&line["level"], &line["from"], &line["to"], &line["status"]), (&json!("INFO"), &json!("alice"), &json!("bob"), &json!("ok")));
+    assert_eq!((&line["conversation_id"], &line["request_id"]), (&wake["conversation_id"], &wake["request_id"]));
+    assert_eq!((&line["message_bytes"], &line["answer_bytes"]), (&json!(17), &json!(15)));
+    assert!(line["duration_ms"].is_u64());
+    // Without a trace of the caller's, the wake carries the one that log and export name.
+    assert_eq!(wake["traceparent"], format!("00-{}-{}-01", text(line, "trace_id"), text(line, "span_id")));
+    assert!(!relay.said().contains("secret") && !relay.said().contains("tok-"), "{}", relay.said());
+}
