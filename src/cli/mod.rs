@@ -6,9 +6,12 @@ mod backup;
 mod bench;
 mod check;
 mod client;
+mod compact;
 mod demo;
 mod dice;
+mod erase;
 mod healthcheck;
+mod import;
 mod install;
 mod listen;
 mod progress;
@@ -69,6 +72,12 @@ enum Command {
     Backup(backup::BackupArgs),
     /// Verify a backup, and put it into the data directory of a stopped relay
     Restore(restore::RestoreArgs),
+    /// Take a conversation or an agent's exchanges off the record, of a running relay too
+    Erase(erase::EraseArgs),
+    /// Write the store's file of a stopped relay anew, so that freed room goes back to the disk
+    Compact(compact::CompactArgs),
+    /// Take over history and configuration of the TypeScript relay
+    Import(import::ImportArgs),
     /// Look at the page with six invented bots and a past, in a directory that is thrown away
     Demo(demo::DemoArgs),
     /// Look at configuration, data directory and time limits; says what is wrong and how to mend it
@@ -120,6 +129,9 @@ pub fn main() -> ExitCode {
         Command::Reindex(args) => reindex::run(args),
         Command::Backup(args) => backup::run(args),
         Command::Restore(args) => restore::run(args),
+        Command::Erase(args) => erase::run(args),
+        Command::Compact(args) => compact::run(args),
+        Command::Import(args) => import::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Check(args) => check::run(args),
         Command::Healthcheck(args) => healthcheck::run(args),

@@ -14,7 +14,7 @@ use crate::config::{Config, LogFormat, Secret};
 use crate::engine::{Engine, Kind, Minted};
 use crate::inbound::{self, control};
 use crate::outbound;
-use crate::store::Store;
+use crate::store::{self, Store};
 
 /// What is said when RUST_LOG says nothing else: this project's events, and of others only what is wrong. To rmcp's service each
 /// caller that leaves before its answer is an error; here it is an ordinary thing.
@@ -49,7 +49,7 @@ async fn serve(config: Config, args: ServeArgs) -> Outcome {
         None => None,
         Some(at) => Some(TcpListener::bind(at).await.map_err(|e| format!("cannot listen on {at} for metrics: {e}; change listen in [metrics]"))?),
     };
-    let store = Arc::new(Store::open(&config.data_dir).map_err(|e| e.to_string())?);
+    let store = Arc::new(open_store(&config)?);
     let exports = outbound::start(&config, &store).await?;
     let engine = Engine::start(config.clone(), store).map_err(|e| e.to_string())?;
     let minted = engine.mint_missing().await.map_err(|e| e.to_string())?;
@@ -61,7 +61,7 @@ async fn serve(config: Config, args: ServeArgs) -> Outcome {
     // Before anybody hears that the relay is there: whoever knows may send a signal.
     let signals = Signals::listen()?;
     note_minted(&engine, &minted, owner_token.is_some()).await;
-    engine.keep_up();
+    engine.keep_up(exports.followers());
     if let Some(listener) = scraped {
         let at = listener.local_addr().map_err(|e| format!("the metrics' listener has no address: {e}"))?;
         println!("metrics at http://{at}/metrics");
@@ -78,6 +78,25 @@ async fn serve(config: Config, args: ServeArgs) -> Outcome {
     closing.await.map_err(|_| "the store did not close well".to_owned())?;
     tracing::info!("stopped");
     Ok(0)
+}
+
+/// An erasure in the last run has the file written anew first.
+fn open_store(config: &Config) -> Result<Store, String> {
+    let mut told = std::time::Instant::now();
+    let mut watch = |stage: &'static str, done: u64, of: u64| {
+        if told.elapsed() > Duration::from_secs(2) {
+            told = std::time::Instant::now();
+            tracing::info!(done, of, "{stage}: the store's file is written anew because something was erased");
+        }
+        true
+    };
+    match store::rewrite_if_marked(&config.data_dir, &mut watch) {
+        Ok(true) => tracing::info!("the store's file was written anew: nothing of what was erased is left in it"),
+        Ok(false) => {}
+        // Without room the relay relays all the same; the mark stays for the next start.
+        Err(e) => tracing::error!(error = %e, "the store's file could not be written anew after an erasure; make room and restart, or run compact"),
+    }
+    Store::open(&config.data_dir).map_err(|e| e.to_string())
 }
 
 fn cannot_listen(config: &Config, error: &std::io::Error) -> String {

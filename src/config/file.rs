@@ -13,7 +13,7 @@ use super::export::{self, RawLangfuse, RawOtlp};
 use super::limits::RawLimits;
 use super::scrape::{self, RawMetrics};
 use super::ui::{self, RawUi};
-use super::upkeep::RawBackup;
+use super::upkeep::{RawBackup, RawRetention};
 use super::{Config, ConfigError, Env, LogFormat, OnStoreFailure};
 
 /// Values may be left out; what is left out has the default of `parse`.
@@ -45,6 +45,8 @@ pub(super) struct Raw {
     otlp: Option<Spanned<RawOtlp>>,
     #[serde(default)]
     backup: RawBackup,
+    #[serde(default)]
+    retention: RawRetention,
     #[serde(default)]
     agents: Vec<RawAgent>,
     #[serde(default)]
@@ -82,6 +84,7 @@ pub(super) fn parse(text: &str, path: Option<&Path>, env: Env<'_>) -> Result<Con
         public_url: raw.public_url.as_ref().map(|u| u.get_ref().trim_end_matches('/').to_owned()),
         allowed_hosts: raw.allowed_hosts.clone().unwrap_or_default(),
         backups: super::upkeep::backups(&source, &raw.backup, base, &data_dir)?,
+        retention: super::upkeep::retention(&source, &raw.retention)?,
         data_dir,
         limits,
         ask_max_wait: Duration::from_millis(number(&raw.ask_max_wait_ms, "ask_max_wait_ms", 100..=YEAR_MS, 240_000)?),

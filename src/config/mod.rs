@@ -20,7 +20,7 @@ pub use limits::DoorLimits;
 pub use scrape::Scrape;
 pub use secret::{Secret, TokenHash};
 pub use ui::{Network, Ui};
-pub use upkeep::Backups;
+pub use upkeep::{Backups, Retention};
 
 use crate::core::policy::{Limits, Permissions};
 
@@ -64,6 +64,7 @@ pub struct Config {
     pub log_format: LogFormat,
     pub doors: DoorLimits,
     pub backups: Option<Backups>,
+    pub retention: Option<Retention>,
     pub ui: Ui,
     /// Whose X-Forwarded-For and X-Forwarded-Proto are believed.
     pub trusted_proxies: Vec<Network>,

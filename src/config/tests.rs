@@ -61,6 +61,8 @@ fn every_key_stands_in_the_reference() {
         "requests_per_second",
         "requests_per_second_per_address",
         "searches_per_second",
+        "days",
+        "max_bytes",
         "every",
         "keep",
         "dir",
@@ -165,6 +167,15 @@ fn backups_are_taken_by_the_clock_when_the_file_says_how_often() {
         let error = parse(&format!("[backup]\nevery = {wrong}\n")).unwrap_err();
         assert!(error.contains("line 2, column 9: every = ") && error.contains("\"24h\""), "{error}");
     }
+}
+
+#[test]
+fn history_is_kept_for_ever_unless_the_file_bounds_it() {
+    assert_eq!(parse("[retention]\n").unwrap().retention, None);
+    let bounds = |text: &str| parse(text).map(|c| c.retention.map(|r| (r.days, r.max_bytes)));
+    assert_eq!(bounds("[retention]\ndays = 90\n"), Ok(Some((Some(90), None))));
+    assert_eq!(bounds("[retention]\nmax_bytes = 5000000\n"), Ok(Some((None, Some(5_000_000)))));
+    assert!(bounds("[retention]\ndays = 0\n").unwrap_err().contains("line 2"));
 }
 
 #[test]

@@ -64,3 +64,24 @@ pub(super) fn backups(source: &Source<'_>, raw: &RawBackup, base: &Path, data_di
     let dir = raw.dir.as_ref().map_or_else(|| data_dir.join("backups"), |dir| base.join(dir));
     Ok(Some(Backups { every: Duration::from_millis(ms), keep, dir }))
 }
+
+/// How much history is kept; `None` in a field: no bound.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Retention {
+    pub days: Option<u64>,
+    pub max_bytes: Option<u64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawRetention {
+    days: Option<Spanned<u64>>,
+    max_bytes: Option<Spanned<u64>>,
+}
+
+/// `None`: everything is kept.
+pub(super) fn retention(source: &Source<'_>, raw: &RawRetention) -> Result<Option<Retention>, ConfigError> {
+    let days = raw.days.is_some().then(|| source.number(&raw.days, "days", 1..=36_500, 0)).transpose()?;
+    let max_bytes = raw.max_bytes.is_some().then(|| source.number(&raw.max_bytes, "max_bytes", 1_000_000..=1 << 50, 0)).transpose()?;
+    Ok((days.is_some() || max_bytes.is_some()).then_some(Retention { days, max_bytes }))
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::audit::Event;
 use super::exchange::{Asked, End, Late, WhenOffline, Work};
-use super::ids::{AgentName, ConnectionId, ConversationId, Millis, RequestId};
+use super::ids::{AgentName, ConnectionId, ConversationId, Millis, RequestId, Seq};
 
 /// Something that happened and must be on record.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,6 +44,19 @@ pub enum Fact {
     },
     /// Something for the security log.
     Audit(Arc<Event>),
+    /// The owner had exchanges taken off the record: what was said is gone, that it is gone stays known.
+    Erased(Arc<Erasure>),
+}
+
+/// What is taken off the record at once; a larger erasure is several.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Erasure {
+    pub ids: Vec<RequestId>,
+    /// Further positions of the log: what was noted beside these exchanges, old comings and goings.
+    pub rows: Vec<Seq>,
+    /// When it was asked for. Several of one erasure have the same.
+    pub at: Millis,
+    pub why: Arc<str>,
 }
 
 impl Fact {
@@ -53,7 +66,7 @@ impl Fact {
         match self {
             Self::Asked(asked) | Self::Refused(asked, _) => Some(asked.id),
             Self::Queued { id, .. } | Self::Received { id, .. } | Self::Ended { id, .. } | Self::Late { id, .. } => Some(*id),
-            Self::Presence { .. } | Self::Audit(_) => None,
+            Self::Presence { .. } | Self::Audit(_) | Self::Erased(_) => None,
         }
     }
 }

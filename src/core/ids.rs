@@ -114,7 +114,7 @@ uuid_id! {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnectionId(pub u64);
 
-/// A position in the log: 1 for the first fact ever recorded, then without gaps.
+/// A position in the log: 1 for the first fact ever recorded, then one more for each. What is erased leaves a gap.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Seq(pub u64);
 

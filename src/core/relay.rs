@@ -346,6 +346,29 @@ impl Relay {
         self.advance(now, &open.to, out);
     }
 
+    /// What the owner had erased is not known any more.
+    pub fn forget(&mut self, ids: &[RequestId]) {
+        let before = self.recent.len();
+        for id in ids {
+            let Some(Past { asked, .. }) = self.recent.remove(id) else { continue };
+            self.recent_bytes -= asked.message.len();
+            self.forget_key(&asked);
+        }
+        if self.recent.len() < before {
+            let recent = &self.recent;
+            self.recent_order.retain(|id| recent.contains_key(id));
+        }
+    }
+
+    fn forget_key(&mut self, asked: &Asked) {
+        if let Some(key) = &asked.key
+            && let Entry::Occupied(entry) = self.keys.entry((asked.from.clone(), key.clone()))
+            && entry.get().id == asked.id
+        {
+            entry.remove();
+        }
+    }
+
     pub(super) fn remember(&mut self, past: Past) {
         let (id, bytes) = (past.asked.id, past.asked.message.len());
         if self.recent.insert(id, past).is_none() {
@@ -355,12 +378,7 @@ impl Relay {
         while self.recent_order.len() > RECENT || self.recent_bytes > RECENT_BYTES {
             let Some(Past { asked, .. }) = self.recent_order.pop_front().and_then(|id| self.recent.remove(&id)) else { return };
             self.recent_bytes -= asked.message.len();
-            if let Some(key) = &asked.key
-                && let Entry::Occupied(entry) = self.keys.entry((asked.from.clone(), key.clone()))
-                && entry.get().id == asked.id
-            {
-                entry.remove();
-            }
+            self.forget_key(&asked);
         }
     }
 }

@@ -98,18 +98,23 @@ fn changes(store: &Store, cursor: Seq) -> Result<(Vec<Change>, Seq), StoreError>
     let facts = store.log(cursor, BATCH)?;
     let upto = facts.last().map_or(cursor, |(seq, _)| *seq);
     let mut latest = HashMap::new();
-    let mut presence = None;
+    let (mut presence, mut erased) = (None, None);
     for (seq, fact) in &facts {
-        match fact.request() {
-            Some(id) => _ = latest.insert(id, *seq),
-            None if matches!(fact, Fact::Presence { .. }) => presence = Some(*seq),
-            None => {}
+        match (fact.request(), fact) {
+            (Some(id), _) => _ = latest.insert(id, *seq),
+            // What a page shows may be gone.
+            (None, Fact::Erased(_)) => erased = Some(*seq),
+            (None, Fact::Presence { .. }) => presence = Some(*seq),
+            (None, _) => {}
         }
     }
     let ids: Vec<_> = latest.keys().copied().collect();
     let records = store.records(&ids)?.into_iter();
-    let mut changes: Vec<Change> =
-        records.map(|r| Change::Exchange(latest.get(&r.asked.id).copied().unwrap_or(upto), r)).chain(presence.map(Change::Presence)).collect();
+    let mut changes: Vec<Change> = records
+        .map(|r| Change::Exchange(latest.get(&r.asked.id).copied().unwrap_or(upto), r))
+        .chain(presence.map(Change::Presence))
+        .chain(erased.map(Change::Missed))
+        .collect();
     changes.sort_by_key(Change::seq);
     Ok((changes, upto))
 }

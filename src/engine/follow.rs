@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::Engine;
 use super::history::HistoryError;
+use crate::core::effect::Fact;
 use crate::core::ids::RequestId;
 use crate::search::{self, Index};
 
@@ -117,6 +118,11 @@ impl Engine {
             let ids: Vec<RequestId> = facts.iter().filter_map(|(_, f)| f.request()).filter(|id| seen.insert(*id)).collect();
             for record in self.store.records(&ids)? {
                 index.add(&record)?;
+            }
+            for (_, fact) in &facts {
+                if let Fact::Erased(erasure) = fact {
+                    erasure.ids.iter().try_for_each(|id| index.remove(*id))?;
+                }
             }
             if begun.elapsed() > TURN {
                 break;

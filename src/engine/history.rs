@@ -214,6 +214,11 @@ impl Engine {
         self.read(move |store| store.record(id)).await
     }
 
+    /// What was ever erased: when, why, how many exchanges.
+    pub async fn erasures(self: &Arc<Self>) -> Result<Vec<(Millis, String, u64)>, StoreError> {
+        self.read(Store::erasures).await
+    }
+
     /// The last position of the log that can be read.
     #[must_use]
     pub fn last_seq(&self) -> Seq {

@@ -13,6 +13,7 @@ mod clock;
 mod connection;
 mod directory;
 mod door;
+mod erase;
 mod feed;
 mod figures;
 mod follow;
@@ -36,6 +37,7 @@ pub use backups::{Taken, taken};
 pub use connection::Connection;
 pub use directory::{Listed, ROTATION_GRACE_MS};
 pub use door::{DoorError, Visitor};
+pub use erase::Unwanted;
 pub use feed::{Change, Feed};
 pub use history::{Findings, HistoryError, Search};
 pub use links::ToBot;
@@ -135,9 +137,11 @@ impl Engine {
         Ok(engine)
     }
 
-    /// What a relay does by itself beside relaying; a command that only passes by does none of it.
-    pub fn keep_up(self: &Arc<Self>) {
+    /// What a relay does by itself beside relaying; a command that only passes by does none of it. `followers`: those whose
+    /// cursors in the store say what of the log is not needed any more.
+    pub fn keep_up(self: &Arc<Self>, followers: Vec<String>) {
         self.tasks.spawn(self.clone().back_up_by_the_clock());
+        self.tasks.spawn(self.clone().keep_within_bounds(followers));
     }
 
     #[must_use]

@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Secret;
-use crate::core::ids::AgentName;
+use crate::core::ids::{AgentName, ConversationId};
 use crate::core::outcome::moment;
-use crate::engine::{Engine, Kind, Progress};
-use crate::wire::control::{AgentRow, Answer, Command, ViewerRow};
+use crate::engine::{Engine, Kind, Progress, Unwanted};
+use crate::wire::control::{AgentRow, Answer, Command, ErasureRow, ViewerRow};
 
 /// Who acts here, in the security log.
 const COMMAND: &str = "command line";
@@ -131,6 +131,8 @@ async fn carry_out(engine: &Arc<Engine>, command: Command, place: &Place) -> Ans
             Answer::About { version: env!("CARGO_PKG_VERSION").to_owned(), listen: place.listen.to_string(), troubles }
         }
         Command::Backup { dir } => done(engine.begin_backup(dir).map(drop)),
+        Command::Erase { conversation, agent, dry_run } => erase(engine, conversation.as_deref(), agent.as_deref(), dry_run),
+        Command::Erasures => erasures(engine).await,
         Command::Progress => {
             let Progress { stage, done, of, outcome } = engine.progress().unwrap_or_default();
             Answer::Progress { stage: stage.to_owned(), done, of, outcome }
@@ -166,6 +168,22 @@ async fn agent(engine: &Arc<Engine>, command: &Command, name: AgentName, url: &s
 fn token<E: std::fmt::Display>(name: &str, made: Result<Secret, E>, url: &str) -> Answer {
     match made {
         Ok(token) => Answer::Token { name: name.to_owned(), token: token.reveal().to_owned(), url: url.to_owned() },
+        Err(e) => Answer::Failed(e.to_string()),
+    }
+}
+
+fn erase(engine: &Arc<Engine>, conversation: Option<&str>, agent: Option<&str>, dry_run: bool) -> Answer {
+    let what = match (conversation, agent) {
+        (Some(id), None) => ConversationId::parse(id).map(Unwanted::Conversation).ok_or_else(|| format!("{id:?} is no conversation id")),
+        (None, Some(name)) => AgentName::parse(name).map(Unwanted::Agent).ok_or_else(|| format!("{name:?} is no agent name")),
+        _ => Err("name a conversation or an agent, not both".to_owned()),
+    };
+    done(what.and_then(|what| engine.begin_erase(what, dry_run)).map(drop))
+}
+
+async fn erasures(engine: &Arc<Engine>) -> Answer {
+    match engine.erasures().await {
+        Ok(all) => Answer::Erasures(all.into_iter().map(|(at, what, exchanges)| ErasureRow { at: moment(at), what, exchanges }).collect()),
         Err(e) => Answer::Failed(e.to_string()),
     }
 }

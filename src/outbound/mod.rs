@@ -28,14 +28,16 @@ use span::Envelope;
 pub struct Exports {
     tasks: TaskTracker,
     stop: CancellationToken,
+    cursors: Vec<String>,
 }
 
 /// Starts what the configuration names. Fails only for what can be known without asking the other side.
 pub async fn start(config: &Config, store: &Arc<Store>) -> Result<Exports, String> {
-    let exports = Exports { tasks: TaskTracker::new(), stop: CancellationToken::new() };
+    let mut exports = Exports { tasks: TaskTracker::new(), stop: CancellationToken::new(), cursors: Vec::new() };
     let langfuse = config.langfuse.as_ref().map(|section| langfuse_sink(config, section)).transpose().map_err(|e| format!("[langfuse]: {e}"))?;
     let otlp = config.otlp.as_ref().map(|section| otlp_sink(config, section)).transpose().map_err(|e| format!("[otlp]: {e}"))?;
     for sink in [langfuse, otlp].into_iter().flatten() {
+        exports.cursors.push(sink.key.clone());
         let mut exporter = Exporter::new(sink, store.clone(), exports.stop.clone());
         exporter.find_place().await.map_err(|_| "the store ended before an export began".to_owned())?;
         exports.tasks.spawn(exporter.run());
@@ -45,6 +47,12 @@ pub async fn start(config: &Config, store: &Arc<Store>) -> Result<Exports, Strin
 }
 
 impl Exports {
+    /// The names of their cursors: what is beyond them is not exported yet.
+    #[must_use]
+    pub fn followers(&self) -> Vec<String> {
+        self.cursors.clone()
+    }
+
     /// One last batch, within `shutdown_ms`; what is left goes out after the next start.
     pub async fn stop(&self) {
         self.stop.cancel();

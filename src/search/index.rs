@@ -26,7 +26,7 @@ use super::top::Top;
 use super::walk::walk;
 use super::when::Now;
 use crate::core::exchange::Record;
-use crate::core::ids::Seq;
+use crate::core::ids::{RequestId, Seq};
 
 /// What the writer gathers in memory before it writes a segment; tantivy's least is 15 MB.
 const WRITER_BYTES: usize = 20_000_000;
@@ -184,6 +184,14 @@ impl Index {
         let writer = guard.as_ref().ok_or(SearchError::Closed)?;
         writer.delete_term(self.fields.id_term(record.asked.id.0));
         writer.add_document(self.fields.document(record)).map(|_| ()).map_err(failed("take a record"))
+    }
+
+    /// Takes a record out. Not found after the next `commit`.
+    pub fn remove(&self, id: RequestId) -> Result<(), SearchError> {
+        let guard = self.writer();
+        let writer = guard.as_ref().ok_or(SearchError::Closed)?;
+        writer.delete_term(self.fields.id_term(id.0));
+        Ok(())
     }
 
     /// Makes all that was added durable and searchable, with the log's position that it stands for. On an error everything

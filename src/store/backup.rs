@@ -194,6 +194,10 @@ fn store_files(data_dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+pub(super) fn remove_index(data_dir: &Path) -> io::Result<()> {
+    store_files(data_dir)?.iter().filter(|path| path.is_dir()).try_for_each(|path| remove(path))
+}
+
 fn not_in_use(path: &Path) -> Result<(), StoreError> {
     if !path.exists() {
         return Ok(());

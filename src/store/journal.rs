@@ -103,6 +103,14 @@ impl Journal {
         self.at == 0
     }
 
+    /// Begins again in an empty file, so that nothing of earlier laps is left in it.
+    pub(super) fn wipe(&mut self) -> io::Result<()> {
+        self.rewind();
+        self.grown = 0;
+        self.file.set_len(0)?;
+        self.file.sync_data()
+    }
+
     /// Begins again at the front. Only when redb has synced everything appended so far.
     pub(super) fn rewind(&mut self) {
         self.at = 0;

@@ -9,13 +9,18 @@
 mod backup;
 mod copy;
 mod disk;
+mod erase;
 mod journal;
 mod medium;
+mod migrate;
 mod read;
 mod record;
+mod rewrite;
 mod tables;
 mod writer;
 
+#[cfg(test)]
+mod erased;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
@@ -38,8 +43,10 @@ use crate::metrics::Metrics;
 pub use backup::{BackupError, Manifest, restore, verify};
 pub use copy::{Contents, Watch};
 pub use disk::examine;
+pub use erase::Doomed;
 pub use read::{Ends, Finished};
 pub use record::{StoredAgent, StoredDoor, StoredPause, StoredSession, StoredToken, StoredViewer};
+pub use rewrite::{rewrite, rewrite_if_marked};
 
 /// What is under way unwritten at most; whoever wants to record more waits for a place.
 const QUEUE: usize = 1024;
@@ -91,10 +98,29 @@ pub enum Written {
 pub(crate) type After = Box<dyn FnOnce(Written) + Send>;
 
 pub(crate) enum Op {
-    Facts { facts: Vec<Fact>, after: After },
-    Agent { name: AgentName, agent: Option<StoredAgent>, after: After },
-    Cursor { follower: String, seq: Seq, after: After },
-    Keep { what: &'static str, bytes: Vec<u8>, after: After },
+    Facts {
+        facts: Vec<Fact>,
+        after: After,
+    },
+    Agent {
+        name: AgentName,
+        agent: Option<StoredAgent>,
+        after: After,
+    },
+    Cursor {
+        follower: String,
+        seq: Seq,
+        after: After,
+    },
+    Keep {
+        what: &'static str,
+        bytes: Vec<u8>,
+        after: After,
+    },
+    /// Leave nothing of what was erased.
+    Wipe {
+        after: After,
+    },
     Stop,
 }
 
@@ -168,9 +194,16 @@ impl Store {
         }
     }
 
+    /// After an erasure: empties the journal and has the next start rewrite the file.
+    pub fn wipe(&self, permit: Permit, after: impl FnOnce(Written) + Send + 'static) {
+        self.send(Op::Wipe { after: Box::new(after) }, permit);
+    }
+
     fn send(&self, op: Op, permit: Permit) {
-        if let Err(mpsc::SendError((Op::Facts { after, .. } | Op::Agent { after, .. } | Op::Cursor { after, .. } | Op::Keep { after, .. }, _))) =
-            self.sender.send((op, Some(permit.0)))
+        if let Err(mpsc::SendError((
+            Op::Facts { after, .. } | Op::Agent { after, .. } | Op::Cursor { after, .. } | Op::Keep { after, .. } | Op::Wipe { after },
+            _,
+        ))) = self.sender.send((op, Some(permit.0)))
         {
             after(Written::Lost);
         }

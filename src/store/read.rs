@@ -39,7 +39,7 @@ pub struct Ends {
 }
 
 impl Store {
-    fn read(&self) -> Result<ReadTransaction, StoreError> {
+    pub(super) fn read(&self) -> Result<ReadTransaction, StoreError> {
         Ok(self.database().ok_or(StoreError::Down)?.begin_read()?)
     }
 

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::StoreError;
 use crate::core::audit::{Event, Kind};
-use crate::core::effect::Fact;
+use crate::core::effect::{Erasure, Fact};
 use crate::core::exchange::{Asked, End, Late, Trail, WhenOffline, Work};
-use crate::core::ids::{AgentName, ConversationId, Millis, RequestId};
+use crate::core::ids::{AgentName, ConversationId, Millis, RequestId, Seq};
 use crate::core::outcome::Outcome;
 use crate::core::person::Pause;
 
@@ -51,6 +51,14 @@ enum StoredFact {
         times: u32,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request: Option<String>,
+    },
+    Erased {
+        #[serde(default)]
+        ids: Vec<String>,
+        #[serde(default)]
+        rows: Vec<u64>,
+        at: u64,
+        why: Arc<str>,
     },
     Presence {
         agent: Arc<str>,
@@ -214,6 +222,10 @@ pub(super) fn encode(fact: &Fact) -> Result<Vec<u8>, StoreError> {
             let (kind, request) = (kind.word().to_owned(), request.map(|r| r.to_string()));
             StoredFact::Audit { at: at.0, kind, who: who.clone(), address: address.clone(), what: what.clone(), times: *times, request }
         }
+        Fact::Erased(e) => {
+            let (ids, rows) = (e.ids.iter().map(RequestId::to_string).collect(), e.rows.iter().map(|row| row.0).collect());
+            StoredFact::Erased { ids, rows, at: e.at.0, why: e.why.clone() }
+        }
         Fact::Presence { agent, at, online } => StoredFact::Presence { agent: agent.as_str().into(), at: at.0, online: *online },
     };
     serde_json::to_vec(&stored).map_err(bad)
@@ -223,6 +235,14 @@ pub(super) fn encode(fact: &Fact) -> Result<Vec<u8>, StoreError> {
 pub(super) fn is_end(bytes: &[u8]) -> bool {
     bytes.starts_with(br#"{"t":"ended""#) || bytes.starts_with(br#"{"t":"refused""#)
 }
+
+/// Whether this row is of those that stand beside exchanges and hold no text: arrivals, queueing, comings and goings.
+pub(super) fn is_beside(bytes: &[u8]) -> bool {
+    [r#"{"t":"received""#, r#"{"t":"queued""#, r#"{"t":"presence""#, r#"{"t":"erased""#].iter().any(|tag| bytes.starts_with(tag.as_bytes()))
+}
+
+/// What stands in the log for a late answer to an exchange that was erased meanwhile.
+pub(super) const NOTHING: &[u8] = br#"{"t":"erased","at":0,"why":"a late answer to what was erased"}"#;
 
 pub(super) fn decode(bytes: &[u8]) -> Result<Fact, StoreError> {
     let stored: StoredFact = serde_json::from_slice(bytes).map_err(bad)?;
@@ -243,6 +263,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Fact, StoreError> {
             let kind = Kind::parse(&kind).ok_or_else(|| bad(format!("unknown kind {kind:?}")))?;
             let about = about.as_deref().map(request).transpose()?;
             Fact::Audit(Arc::new(Event { at: Millis(at), kind, who, address, what, times, request: about }))
+        }
+        StoredFact::Erased { ids, rows, at, why } => {
+            let ids = ids.iter().map(|id| request(id)).collect::<Result<_, _>>()?;
+            Fact::Erased(Arc::new(Erasure { ids, rows: rows.into_iter().map(Seq).collect(), at: Millis(at), why }))
         }
         StoredFact::Presence { agent, at, online } => Fact::Presence { agent: name(&agent)?, at: Millis(at), online },
     })

@@ -4,14 +4,14 @@
 use redb::{Key, ReadableDatabase, ReadableTable, TableDefinition, Value, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
-use super::StoreError;
-use super::record::StoredAgent;
+use super::record::{self, StoredAgent};
+use super::{StoreError, erase, migrate};
 use crate::core::audit::Kind;
 use crate::core::effect::Fact;
 use crate::core::ids::{AgentName, RequestId, Seq};
 
 /// The number of this layout. A file with a larger one is not touched.
-pub(super) const FORMAT: u64 = 1;
+pub(super) const FORMAT: u64 = 2;
 
 /// Position -> fact (JSON).
 pub(super) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
@@ -33,6 +33,8 @@ pub(super) const CURSORS: TableDefinition<'_, &str, u64> = TableDefinition::new(
 pub(super) const SECURITY: TableDefinition<'_, u64, &str> = TableDefinition::new("security");
 /// Document -> JSON: what the engine keeps beside the log, each written whole.
 pub(super) const KEPT: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("kept");
+/// (when, why) -> how many exchanges were erased.
+pub(super) const ERASED: TableDefinition<'_, (u64, &str), u64> = TableDefinition::new("erased");
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
 /// What a restart must know of an open exchange beyond its question.
@@ -79,6 +81,7 @@ pub(super) fn visit(visitor: &mut impl Visitor) -> Result<(), StoreError> {
     visitor.table(CURSORS)?;
     visitor.table(SECURITY)?;
     visitor.table(KEPT)?;
+    visitor.table(ERASED)?;
     visitor.table(META)
 }
 
@@ -92,10 +95,15 @@ impl Visitor for Make<'_> {
 
 /// Makes every table, and checks or sets the format. Returns the last position of the log.
 pub(super) fn prepare(database: &redb::Database) -> Result<Seq, StoreError> {
+    let found = format(database)?;
     let mut write = database.begin_write()?;
     // The file is opened quickly after a kill before the first checkpoint too.
     write.set_quick_repair(true);
     visit(&mut Make(&write))?;
+    if let Some(found) = found.filter(|found| *found < FORMAT) {
+        migrate::from(found, &write)?;
+        tracing::info!(from = found, to = FORMAT, "the store was brought to this version's format");
+    }
     write.open_table(META)?.insert("format", FORMAT)?;
     let last = write.open_table(LOG)?.last()?.map_or(0, |(seq, _)| seq.value());
     write.commit()?;
@@ -140,10 +148,19 @@ pub(super) fn apply<'a>(write: &WriteTransaction, mut after: Seq, rows: impl Ite
                 }
             }
             Fact::Ended { id, .. } => {
-                set_position(&mut exchanges, *id, |p| p.1 = seq)?;
+                // An end without a beginning: the beginning was lost while the disk refused. The log has the end all the same.
+                let _ = set_position(&mut exchanges, *id, |p| p.1 = seq)?;
                 open.remove(id.as_u128())?;
             }
-            Fact::Late { id, .. } => set_position(&mut exchanges, *id, |p| p.2 = seq)?,
+            Fact::Late { id, .. } => {
+                if !set_position(&mut exchanges, *id, |p| p.2 = seq)? {
+                    log.insert(seq, record::NOTHING)?;
+                }
+            }
+            Fact::Erased(erasure) => {
+                let mut tables = erase::Tables { log: &mut log, exchanges: &mut exchanges, open: &mut open, threads: &mut threads };
+                tables.erase(write, erasure, seq)?;
+            }
             Fact::Queued { id, at, expires } => change_open(&mut open, *id, |o| o.queued = Some((at.0, expires.0)))?,
             Fact::Received { id, instance, attempt } => {
                 change_open(&mut open, *id, |o| {
@@ -162,14 +179,17 @@ pub(super) fn apply<'a>(write: &WriteTransaction, mut after: Seq, rows: impl Ite
     Ok(after)
 }
 
-fn set_position(exchanges: &mut redb::Table<'_, u128, (u64, u64, u64)>, id: RequestId, set: impl Fn(&mut (u64, u64, u64))) -> Result<(), StoreError> {
+/// `false` if there is no such exchange.
+fn set_position(
+    exchanges: &mut redb::Table<'_, u128, (u64, u64, u64)>,
+    id: RequestId,
+    set: impl Fn(&mut (u64, u64, u64)),
+) -> Result<bool, StoreError> {
     let found = exchanges.get(id.as_u128())?.map(|p| p.value());
-    // An end without a beginning: the beginning was lost while the disk refused. The log has the end all the same.
-    if let Some(mut positions) = found {
-        set(&mut positions);
-        exchanges.insert(id.as_u128(), positions)?;
-    }
-    Ok(())
+    let Some(mut positions) = found else { return Ok(false) };
+    set(&mut positions);
+    exchanges.insert(id.as_u128(), positions)?;
+    Ok(true)
 }
 
 fn change_open(open: &mut redb::Table<'_, u128, &'static [u8]>, id: RequestId, change: impl Fn(&mut StoredOpen)) -> Result<(), StoreError> {

@@ -14,7 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::disk::{self, OpenStore};
 use super::journal::Journal;
 use super::medium::Faults;
-use super::{After, Op, Shared, StoreError, Written, record, tables};
+use super::{After, Op, Shared, StoreError, Written, record, rewrite, tables};
 use crate::core::effect::Fact;
 use crate::core::ids::Seq;
 
@@ -84,6 +84,10 @@ impl Writer {
                 }
                 Ok((Op::Keep { what, bytes, after }, _permit)) => {
                     let result = self.write_beside(|write| tables::keep(write, what, &bytes));
+                    after(self.verdict(result));
+                }
+                Ok((Op::Wipe { after }, _permit)) => {
+                    let result = self.wipe();
                     after(self.verdict(result));
                 }
                 Ok(message) => next = self.write_batch(message, receiver),
@@ -191,6 +195,14 @@ impl Writer {
     /// Writes what is no fact; with it redb is synced whole.
     fn write_beside(&mut self, change: impl FnOnce(&WriteTransaction) -> Result<(), StoreError>) -> Result<(), StoreError> {
         self.disk.as_mut().ok_or(StoreError::Down)?.sync(change)
+    }
+
+    /// After an erasure: nothing of it stays in the journal, and the next start rewrites the store's file.
+    fn wipe(&mut self) -> Result<(), StoreError> {
+        self.write_beside(rewrite::mark)?;
+        let path = self.dir.join("journal");
+        let disk = self.disk.as_mut().ok_or(StoreError::Down)?;
+        disk.journal.wipe().map_err(|source| StoreError::Journal { path, source })
     }
 
     /// Syncs redb when it is time, and opens it again after trouble.

@@ -41,6 +41,16 @@ pub enum Command {
     Backup {
         dir: PathBuf,
     },
+    /// Take the exchanges of a conversation or an agent off the record, or only count them; `Progress` says how far it is.
+    Erase {
+        #[serde(default)]
+        conversation: Option<String>,
+        #[serde(default)]
+        agent: Option<String>,
+        dry_run: bool,
+    },
+    /// What was ever erased.
+    Erasures,
     /// How far the latest long work is.
     Progress,
     /// What the relay says of itself.
@@ -78,7 +88,16 @@ pub enum Answer {
         /// Why it cannot do all its work at the moment.
         troubles: Vec<String>,
     },
+    Erasures(Vec<ErasureRow>),
     Failed(String),
+}
+
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
+pub struct ErasureRow {
+    /// RFC 3339; for what is removed by its age or size, the day.
+    pub at: String,
+    pub what: String,
+    pub exchanges: u64,
 }
 
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]

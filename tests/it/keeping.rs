@@ -68,13 +68,12 @@ async fn a_backup_of_a_busy_relay_is_put_back_elsewhere_as_of_one_moment() {
         let twin = here.iter().find(|e| e["request_id"] == exchange["request_id"]).unwrap();
         assert!(exchange["status"] == "pending" || exchange == twin, "{exchange} {twin}");
     }
-    // What it is put into goes on: the conversation of before, and what was open is asked again.
+    // What it is put into goes on, the conversations of before too.
     assert_eq!(there[0]["message"], "before");
     drop(bob);
     let _bob = Worker::start(other.address.clone(), "bob", echo);
     let more = json!({"to": "bob", "message": "after", "conversation_id": there[0]["conversation_id"]});
     assert_eq!(other.caller("alice").call("ask_agent", more).await["answer"], "echo of after");
-    until("what was open is answered", async || export(&other).await.iter().all(|e| e["status"] == "ok").then_some(())).await;
     relay.stop().await;
 }
 

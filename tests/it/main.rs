@@ -6,10 +6,13 @@
 mod asking;
 mod audit;
 mod cli;
+mod container;
 mod conversations;
 mod crash;
+mod erasing;
 mod exports;
 mod hostile;
+mod importing;
 mod install;
 mod keeping;
 mod late;

@@ -2,6 +2,7 @@
 //! bots, and says of each finding what to do. Changes nothing of what it looks at.
 
 mod data;
+mod exports;
 mod network;
 mod times;
 
@@ -91,6 +92,7 @@ pub(crate) fn run(args: CheckArgs) -> Outcome {
         network::check(&mut findings, config, running.as_ref());
         data::check(&mut findings, config, running.as_ref(), args.deep);
         times::check(&mut findings, config);
+        exports::check(&mut findings, config);
         if let Some(running) = &running {
             bots(&mut findings, running);
         }

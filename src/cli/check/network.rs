@@ -81,7 +81,7 @@ async fn is_healthy(url: &str, host: Option<&str>) -> Result<(), String> {
 }
 
 /// The innermost reason: the outer ones only say that a request failed.
-fn cause(error: &reqwest::Error) -> String {
+pub(super) fn cause(error: &reqwest::Error) -> String {
     let mut inner: &dyn std::error::Error = error;
     while let Some(next) = inner.source() {
         inner = next;

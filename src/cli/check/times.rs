@@ -69,6 +69,14 @@ pub(super) fn check(findings: &mut Findings, config: &Config) {
             "lower ask_timeout_ms or raise max_exchange_ms",
         );
     }
+    let (kept, answers) = (config.retention.as_ref().and_then(|r| r.days), ms(config.keep_answers) / 86_400_000);
+    if let Some(days) = kept.filter(|days| *days < answers) {
+        findings.warn(
+            "limits",
+            format!("[retention] days = {days} is less than keep_answers_days = {answers}: get_answer then finds nothing of what was removed"),
+            "raise days or lower keep_answers_days",
+        );
+    }
     if findings.0.len() == before {
         findings.ok("limits", "time limits: each is below the next");
     }

@@ -92,6 +92,7 @@ impl Ledger {
             Fact::Presence { agent, at, online } => {
                 self.online.insert(agent.clone(), (*at, *online));
             }
+            Fact::Erased(_) => panic!("the rules erase nothing"),
         }
     }
 

@@ -75,6 +75,7 @@ fn said(effect: &Effect) -> String {
         Effect::Record(Fact::Ended { id, end, .. }) => format!("ended {} {}", r(id), end.outcome.word()),
         Effect::Record(Fact::Late { id, .. }) => format!("late {}", r(id)),
         Effect::Record(Fact::Audit(event)) => format!("audit {}", event.kind.word()),
+        Effect::Record(Fact::Erased(erasure)) => format!("erased {}", erasure.ids.len()),
         Effect::Record(Fact::Presence { agent, online, .. }) => format!("{agent} {}", if *online { "on" } else { "off" }),
         Effect::Wake { connection, wake } if wake.attempt == 1 => format!("wake {} at {}", r(&wake.asked.id), connection.0),
         Effect::Wake { connection, wake } => format!("wake {} at {} again", r(&wake.asked.id), connection.0),
