@@ -48,47 +48,50 @@ pub struct Attribute {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub enum Value {
-    StringValue(String),
-    BoolValue(bool),
-    IntValue(String),
-    ArrayValue { values: Vec<Value> },
+    #[serde(rename = "stringValue")]
+    Text(String),
+    #[serde(rename = "boolValue")]
+    Bool(bool),
+    #[serde(rename = "intValue")]
+    Int(String),
+    #[serde(rename = "arrayValue")]
+    Array { values: Vec<Value> },
 }
 
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
-        Self::StringValue(text.to_owned())
+        Self::Text(text.to_owned())
     }
 }
 
 impl From<String> for Value {
     fn from(text: String) -> Self {
-        Self::StringValue(text)
+        Self::Text(text)
     }
 }
 
 impl From<bool> for Value {
     fn from(yes: bool) -> Self {
-        Self::BoolValue(yes)
+        Self::Bool(yes)
     }
 }
 
 impl From<u64> for Value {
     fn from(n: u64) -> Self {
-        Self::IntValue(n.to_string())
+        Self::Int(n.to_string())
     }
 }
 
 impl From<usize> for Value {
     fn from(n: usize) -> Self {
-        Self::IntValue(n.to_string())
+        Self::Int(n.to_string())
     }
 }
 
 impl From<&[String]> for Value {
     fn from(all: &[String]) -> Self {
-        Self::ArrayValue { values: all.iter().map(|one| one.as_str().into()).collect() }
+        Self::Array { values: all.iter().map(|one| one.as_str().into()).collect() }
     }
 }
 
