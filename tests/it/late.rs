@@ -1,11 +1,11 @@
 //! Time: silence ends a question, the asked bot's heartbeats (and nobody else's) hold it open, what comes after the end is
-//! kept and handed over, what is left for an absent agent is delivered when it comes or expires.
+//! kept and handed over: by get_answer, as a frame, as a note with the next result of the conversation. A kill changes nothing of it.
 
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::rig::{Relay, soon, text, until};
+use crate::rig::{Relay, soon, text};
 
 #[tokio::test]
 async fn an_answer_after_the_end_is_kept_and_handed_over() {
@@ -89,52 +89,6 @@ async fn a_turn_that_failed_ends_at_once_and_says_why() {
         assert!(text(&result, "message").contains(said), "{result}");
         assert_eq!(relay.on_record(said).await["status"], "failed");
     }
-}
-
-#[tokio::test]
-async fn what_is_left_for_an_absent_agent_is_delivered_in_order_when_it_comes() {
-    let relay = Relay::start("", &["alice", "bob"]).await;
-    let alice = relay.caller("alice");
-    let mut ids = Vec::new();
-    for n in 1..=3 {
-        let left = alice.call("ask_agent", json!({"to": "bob", "message": format!("left {n}"), "when_offline": "queue"})).await;
-        assert_eq!((text(&left, "error"), &left["position"]), ("queued", &json!(n)));
-        assert!(text(&left, "expires_at").ends_with('Z'), "{left}");
-        let fetched = alice.get_answer(text(&left, "request_id"), 0).await;
-        assert_eq!((text(&fetched, "error"), &fetched["expires_at"]), ("queued", &left["expires_at"]));
-        ids.push(text(&left, "request_id").to_owned());
-    }
-    let mut bob = relay.bot("bob").await;
-    for (n, id) in ids.iter().enumerate() {
-        let wake = bob.wake().await;
-        assert_eq!((text(&wake, "request_id"), text(&wake, "message")), (id.as_str(), format!("left {}", n + 1).as_str()));
-        assert_eq!(bob.answer(&wake, &format!("answer {n}")).await, json!({"ok": true}));
-        assert_eq!(alice.get_answer(id, 30).await["answer"], format!("answer {n}"));
-    }
-    bob.is_not_woken().await;
-}
-
-#[tokio::test]
-async fn what_was_left_too_long_ago_expires_and_wakes_nobody() {
-    let relay = Relay::start("queue_ttl_ms = 1000", &["alice", "bob"]).await;
-    let alice = relay.caller("alice");
-    let left = alice.call("ask_agent", json!({"to": "bob", "message": "too late", "when_offline": "queue"})).await;
-    let id = text(&left, "request_id");
-    let ended = until("it expires", async || Some(alice.get_answer(id, 5).await).filter(|a| a["error"] != "queued")).await;
-    assert_eq!(text(&ended, "error"), "expired");
-    relay.bot("bob").await.is_not_woken().await;
-    assert_eq!(relay.on_record("too late").await["status"], "expired");
-}
-
-#[tokio::test]
-async fn a_question_that_was_left_and_is_asked_again_is_not_waited_for() {
-    let relay = Relay::start("", &["alice", "bob"]).await;
-    let alice = relay.caller("alice");
-    let ask = json!({"to": "bob", "message": "left", "when_offline": "queue", "request_key": "k"});
-    let first = alice.call("ask_agent", ask.clone()).await;
-    let again = alice.call("ask_agent", ask);
-    let again = tokio::time::timeout(Duration::from_secs(5), again).await.expect("the second call does not wait for an absent agent");
-    assert_eq!((text(&again, "error"), &again["request_id"]), ("queued", &first["request_id"]));
 }
 
 #[tokio::test]

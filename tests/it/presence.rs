@@ -2,12 +2,9 @@
 //! and what a clean goodbye says (ask later).
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
-use futures_util::StreamExt;
 use serde_json::json;
 
-use crate::rig::raw::{close_code, upgraded};
 use crate::rig::{Bot, Relay, Seeded, Worker, soon, text, until};
 
 /// A socket that is gone without a goodbye.
@@ -54,50 +51,6 @@ async fn when_the_newer_connection_is_lost_the_older_takes_over() {
 }
 
 #[tokio::test]
-async fn a_bot_that_dies_and_returns_is_woken_again() {
-    let relay = Relay::start("", &["alice", "bob"]).await;
-    let asker = relay.caller("alice");
-    let mut bob = relay.bot_of("bob", "b1").await;
-    let asking = asker.asking(json!({"to": "bob", "message": "q"}));
-    let wake = bob.wake().await;
-    bob.received(text(&wake, "request_id")).await;
-    bob.settle().await;
-    die(bob);
-    relay.wait_online("bob", false).await;
-    // The same process has the question already.
-    let mut same = relay.bot_of("bob", "b1").await;
-    same.is_not_woken().await;
-    die(same);
-    relay.wait_online("bob", false).await;
-    // Another process has not.
-    let mut other = relay.bot_of("bob", "b2").await;
-    let again = other.wake().await;
-    assert_eq!((&again["request_id"], &again["attempt"]), (&wake["request_id"], &json!(2)));
-    die(other);
-    relay.wait_online("bob", false).await;
-    // It had not said that it received it, and one of the original never does.
-    let mut original = relay.bot("bob").await;
-    let again = original.wake().await;
-    assert_eq!((&again["request_id"], &again["attempt"]), (&wake["request_id"], &json!(3)));
-    original.answer(&again, "third time").await;
-    assert_eq!(asking.await.unwrap()["answer"], "third time");
-}
-
-#[tokio::test]
-async fn a_bot_that_does_not_return_in_time_is_given_up() {
-    let relay = Relay::start("reconnect_grace_ms = 300", &["alice", "bob"]).await;
-    let mut bob = relay.bot("bob").await;
-    let asking = relay.caller("alice").asking(json!({"to": "bob", "message": "q"}));
-    let wake = bob.wake().await;
-    die(bob);
-    let result = soon("the asker hears", asking).await.unwrap();
-    assert_eq!((text(&result, "error"), &result["request_id"]), ("agent_disconnected", &wake["request_id"]));
-    // Its answer is kept if it still comes.
-    assert_eq!(relay.caller("bob").reply(text(&wake, "request_id"), "after all").await, json!({"ok": true, "late": true}));
-    assert_eq!(relay.caller("alice").get_answer(text(&wake, "request_id"), 0).await["answer"], "after all");
-}
-
-#[tokio::test]
 async fn after_a_goodbye_asks_fail_at_once_and_after_a_loss_they_wait_for_the_return() {
     let relay = Relay::start("", &["alice", "bob"]).await;
     let alice = relay.caller("alice");
@@ -115,26 +68,6 @@ async fn after_a_goodbye_asks_fail_at_once_and_after_a_loss_they_wait_for_the_re
     assert_eq!((text(&wake, "message"), &wake["attempt"]), ("back soon?", &json!(1)));
     bob.answer(&wake, "here").await;
     assert_eq!(asking.await.unwrap()["answer"], "here");
-}
-
-#[tokio::test]
-async fn a_silent_peer_is_dropped_after_two_pings_and_one_that_answers_them_stays() {
-    let relay = Relay::start("ping_interval_ms = 200", &["alice", "bob", "carol"]).await;
-    let mut silent = upgraded(&relay, "bob").await;
-    let mut lively = relay.bot("carol").await;
-    let reading = tokio::spawn(async move {
-        // Reading is what answers pings.
-        while let Some(Ok(frame)) = lively.socket.next().await {
-            assert!(frame.is_ping(), "{frame:?}");
-        }
-    });
-    relay.wait_online("bob", true).await;
-    relay.wait_online("bob", false).await;
-    assert_eq!(close_code(&mut silent).await, Some(1001));
-    assert!(relay.is_online("carol").await);
-    tokio::time::sleep(Duration::from_millis(900)).await;
-    assert!(relay.is_online("carol").await && !reading.is_finished());
-    reading.abort();
 }
 
 /// Four bots of two processes each, all of whose connections are lost after a few frames, whatever is under way.

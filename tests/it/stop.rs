@@ -1,4 +1,4 @@
-//! A stop in order, with everything under way at once: 50 bots, 50 callers that wait, connections that idle and one that
+//! A stop in order, with everything under way at once: 200 bots, 50 callers that wait, open pages, connections that idle and one that
 //! says nothing. Bots are told to come back, callers are let go with an event to come back to, the relay is out in time, and after the
 //! start the work that went on meanwhile is delivered.
 
@@ -10,25 +10,40 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::rig::raw::upgraded;
-use crate::rig::{Bot, Relay, event_id, soon, text, tool_result, until};
+use crate::rig::{Bot, OWNER, Relay, event_id, http, soon, text, tool_result, until};
 
 #[tokio::test]
 async fn a_stop_under_load_is_orderly_and_the_work_goes_on_after_it() {
-    let names: Vec<String> = (0..50).map(|n| format!("bot{n}")).chain(["alice".to_owned()]).collect();
+    story(Signal::TERM).await;
+}
+
+#[tokio::test]
+async fn an_interrupt_under_load_is_as_orderly() {
+    story(Signal::INT).await;
+}
+
+async fn story(signal: Signal) {
+    let names: Vec<String> = (0..200).map(|n| format!("bot{n}")).chain(["alice".to_owned()]).collect();
     let mut relay = Relay::start("", &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let alice = relay.caller("alice");
     let mut bots: Vec<Bot> = Vec::new();
-    for (n, name) in names[..50].iter().enumerate() {
+    for (n, name) in names[..200].iter().enumerate() {
         // Every second one is as the original was.
         bots.push(if n % 2 == 0 { relay.bot_of(name, "p1").await } else { relay.bot(name).await });
     }
     let askings: Vec<_> = names[..50].iter().map(|name| alice.streaming(json!({"to": name, "message": format!("to {name}")}))).collect();
     let mut wakes = Vec::new();
-    for bot in &mut bots {
+    for bot in &mut bots[..50] {
         let wake = bot.wake().await;
         bot.received(text(&wake, "request_id")).await;
         bot.settle().await;
         wakes.push(wake);
+    }
+    let mut pages = Vec::new();
+    for _ in 0..3 {
+        let page = http().get(format!("{}/ui/events", relay.url())).bearer_auth(OWNER).send().await.unwrap();
+        assert_eq!(page.status().as_u16(), 200);
+        pages.push(tokio::spawn(page.bytes()));
     }
     let mut silent = TcpStream::connect(relay.host()).await.unwrap();
     let mut idle = TcpStream::connect(relay.host()).await.unwrap();
@@ -38,7 +53,7 @@ async fn a_stop_under_load_is_orderly_and_the_work_goes_on_after_it() {
     idle.read_exact(&mut first).await.unwrap();
     assert_eq!(&first, b"HTTP/1.1 200");
 
-    let (code, took) = relay.stop().await;
+    let (code, took) = relay.stop_by(signal).await;
     assert_eq!(code, Some(0), "{}", relay.said());
     assert!(took < Duration::from_secs(10), "{took:?}: {}", relay.said());
     for (n, bot) in bots.iter_mut().enumerate() {
@@ -51,6 +66,9 @@ async fn a_stop_under_load_is_orderly_and_the_work_goes_on_after_it() {
         let stream = soon("a caller is let go", asking).await.unwrap();
         assert!(event_id(&stream).starts_with(text(wake, "request_id")), "{stream}");
         streams.push(stream);
+    }
+    for page in pages {
+        let _ = soon("a page's stream ends", page).await.unwrap();
     }
     let mut rest = Vec::new();
     soon("the silent connection ends", silent.read_to_end(&mut rest)).await.unwrap_or(0);
@@ -71,17 +89,6 @@ async fn a_stop_under_load_is_orderly_and_the_work_goes_on_after_it() {
         assert_eq!(tool_result(&response)["answer"], format!("from {name}"));
     }
     assert_eq!(relay.stop().await.0, Some(0));
-}
-
-#[tokio::test]
-async fn an_interrupt_stops_as_well_and_a_second_relay_may_start_at_once() {
-    let mut relay = Relay::start("", &["alice"]).await;
-    relay.signal(Signal::INT);
-    until("it ends", async || TcpStream::connect(relay.host()).await.err()).await;
-    let (code, _) = relay.stop().await;
-    assert_eq!(code, Some(0));
-    relay.up().await;
-    relay.is_well().await;
 }
 
 #[tokio::test]

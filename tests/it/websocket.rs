@@ -1,15 +1,13 @@
 //! Peers of /bridge/connect that break the protocol, flood, or never read: closed with the right word or ignored as the
 //! contract says, while everybody else is served and memory stays bounded.
 
-use std::time::Duration;
-
 use futures_util::SinkExt;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::rig::raw::{close_code, frame, upgraded};
-use crate::rig::{Relay, soon, text, until};
+use crate::rig::{Relay, soon, text};
 
 const UNKNOWN: &str = "01937000-0000-7000-8000-000000000003";
 
@@ -99,36 +97,4 @@ async fn a_bot_with_too_many_calls_under_way_is_told_so() {
     bob.answer(&wake, "one less").await;
     assert_eq!(alice.result_of(text(&wake, "message")).await["answer"], "one less");
     assert!(alice.call("list_agents", json!({})).await.is_array());
-}
-
-#[tokio::test]
-async fn a_bot_that_never_reads_is_dropped_and_hurts_nobody() {
-    let relay = Relay::start("[limits]\nmax_wakes_per_agent = 250\nmax_message_bytes = 300000", &["alice", "bob", "carol"]).await;
-    let _deaf = upgraded(&relay, "bob").await;
-    let mut carol = relay.bot("carol").await;
-    let alice = relay.caller("alice");
-    let before = relay.memory();
-    let text_of = |n: usize| format!("{n} {}", "x".repeat(200_000));
-    let askings: Vec<_> = (0..60).map(|n| alice.asking(json!({"to": "bob", "message": text_of(n)}))).collect();
-    for n in 0..5 {
-        let asking = alice.asking(json!({"to": "carol", "message": format!("meanwhile {n}")}));
-        let wake = carol.wake().await;
-        carol.answer(&wake, "fine").await;
-        assert_eq!(asking.await.unwrap()["answer"], "fine");
-    }
-    until("the deaf bot is dropped", async || (alice.look_at("bob").await["online"] == false).then_some(())).await;
-    // 12 MB of questions are open, each in a few copies under way, and the store's cache is full of them.
-    assert!(relay.memory() < before + 250_000, "{} KiB, before {before}", relay.memory());
-    // Its questions wait for its return.
-    let mut bob = relay.bot("bob").await;
-    for asking in askings {
-        let wake = bob.wake().await;
-        bob.answer(&wake, text(&wake, "message").split(' ').next().unwrap()).await;
-        asking.abort();
-    }
-    let kept = relay.exchanges().await;
-    let answered = kept.iter().filter(|e| e["to"] == "bob" && e["status"] == "ok");
-    assert_eq!(answered.clone().count(), 60);
-    assert!(answered.into_iter().all(|e| text(e, "message").starts_with(&format!("{} ", text(e, "answer")))));
-    tokio::time::timeout(Duration::from_secs(5), relay.is_well()).await.unwrap();
 }

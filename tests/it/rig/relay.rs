@@ -176,8 +176,12 @@ impl Relay {
 
     /// SIGTERM; how it ended and how long that took.
     pub async fn stop(&mut self) -> (Option<i32>, Duration) {
+        self.stop_by(Signal::TERM).await
+    }
+
+    pub async fn stop_by(&mut self, signal: Signal) -> (Option<i32>, Duration) {
         let started = Instant::now();
-        self.signal(Signal::TERM);
+        self.signal(signal);
         let mut child = self.child.take().expect("it runs");
         let status = soon("the relay stops", child.wait()).await.unwrap();
         (status.code(), started.elapsed())

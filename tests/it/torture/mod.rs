@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::rig::{Relay, Seeded, text, until};
+use crate::rig::{PATIENCE, Relay, Seeded, text, until};
 use ledger::Ledger;
 
 const BOTS: u64 = 32;
@@ -59,7 +59,7 @@ async fn whatever_dies_at_any_moment_nothing_is_lost_and_nothing_happens_twice()
         fail_early(&ledger, &mut bots, &relay);
         if dice.below(10) == 0 {
             let (code, took) = relay.stop().await;
-            assert!(code == Some(0) && took < Duration::from_secs(10), "{code:?} after {took:?}: {}", relay.said());
+            assert!(code == Some(0) && took < PATIENCE, "{code:?} after {took:?}: {}", relay.said());
         } else {
             relay.kill().await;
         }

@@ -1,0 +1,64 @@
+//! A peer that is there and is not: its network is gone without a word, or its process hangs. The relay notices silence after
+//! two pings without an answer (20 s apart unless configured, so within 60 s), and a bot that takes nothing from its
+//! socket when its queue is full or a frame cannot be sent. Only that connection goes; its questions wait for its return, and
+//! nobody else is hurt. (The bots' side is told in the adapter's tests.)
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use serde_json::json;
+
+use crate::rig::raw::{close_code, upgraded};
+use crate::rig::{Relay, text, until};
+
+#[tokio::test]
+async fn a_silent_peer_is_dropped_after_two_pings_and_one_that_answers_them_stays() {
+    let relay = Relay::start("ping_interval_ms = 200", &["alice", "bob", "carol"]).await;
+    let mut silent = upgraded(&relay, "bob").await;
+    let mut lively = relay.bot("carol").await;
+    let reading = tokio::spawn(async move {
+        // Reading is what answers pings.
+        while let Some(Ok(frame)) = lively.socket.next().await {
+            assert!(frame.is_ping(), "{frame:?}");
+        }
+    });
+    relay.wait_online("bob", true).await;
+    relay.wait_online("bob", false).await;
+    assert_eq!(close_code(&mut silent).await, Some(1001));
+    assert!(relay.is_online("carol").await);
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    assert!(relay.is_online("carol").await && !reading.is_finished());
+    reading.abort();
+}
+
+#[tokio::test]
+async fn a_bot_that_never_reads_is_dropped_and_hurts_nobody() {
+    let relay = Relay::start("[limits]\nmax_wakes_per_agent = 250\nmax_message_bytes = 300000", &["alice", "bob", "carol"]).await;
+    let _deaf = upgraded(&relay, "bob").await;
+    let mut carol = relay.bot("carol").await;
+    let alice = relay.caller("alice");
+    let before = relay.memory();
+    let text_of = |n: usize| format!("{n} {}", "x".repeat(200_000));
+    let askings: Vec<_> = (0..60).map(|n| alice.asking(json!({"to": "bob", "message": text_of(n)}))).collect();
+    for n in 0..5 {
+        let asking = alice.asking(json!({"to": "carol", "message": format!("meanwhile {n}")}));
+        let wake = carol.wake().await;
+        carol.answer(&wake, "fine").await;
+        assert_eq!(asking.await.unwrap()["answer"], "fine");
+    }
+    until("the deaf bot is dropped", async || (alice.look_at("bob").await["online"] == false).then_some(())).await;
+    // 12 MB of questions are open, each in a few copies under way, and the store's cache is full of them.
+    assert!(relay.memory() < before + 250_000, "{} KiB, before {before}", relay.memory());
+    // Its questions wait for its return.
+    let mut bob = relay.bot("bob").await;
+    for asking in askings {
+        let wake = bob.wake().await;
+        bob.answer(&wake, text(&wake, "message").split(' ').next().unwrap()).await;
+        asking.abort();
+    }
+    let kept = relay.exchanges().await;
+    let answered = kept.iter().filter(|e| e["to"] == "bob" && e["status"] == "ok");
+    assert_eq!(answered.clone().count(), 60);
+    assert!(answered.into_iter().all(|e| text(e, "message").starts_with(&format!("{} ", text(e, "answer")))));
+    tokio::time::timeout(Duration::from_secs(5), relay.is_well()).await.unwrap();
+}
