@@ -39,15 +39,16 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// Whoever may read what was said: by a token, else by a session, else because the page is open to all.
 pub(super) fn visitor(engine: &Engine, peer: Peer, headers: &HeaderMap) -> Option<Visitor> {
+    let open = engine.config().ui.open;
     let by_token = bearer(headers).and_then(|token| {
         let found = engine.visitor(token);
-        if found.is_none() {
+        if found.is_none() && !open {
             engine.audit_refused(Kind::RefusedLogin, "", peer.address, &offered(Some(token)));
         }
         found
     });
     let by_session = || session(headers).and_then(|cookie| engine.visitor_of(cookie));
-    by_token.or_else(by_session).or_else(|| engine.config().ui.open.then_some(Visitor::Owner))
+    by_token.or_else(by_session).or_else(|| open.then_some(Visitor::Owner))
 }
 
 /// What the session's cookie holds.

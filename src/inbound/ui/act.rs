@@ -6,7 +6,7 @@ use warp::reply::Response;
 
 use super::Ask;
 use super::address::{Address, escaped};
-use super::form::{Form, see_other};
+use super::form::{Form, Refused, see_other};
 use super::page::{Page, Part, form_token};
 use super::view::View;
 use super::words::fill;
@@ -20,10 +20,10 @@ use crate::engine::{Actor, AskRequest, Paused, StoreError, Visitor};
 use crate::inbound::peer::Peer;
 
 /// Carries out one form; the last part of its address says which.
-pub(super) async fn act(what: String, form: Result<Form, Response>, peer: Peer) -> Response {
+pub(super) async fn act(what: String, form: Result<Form, Refused>, peer: Peer) -> Response {
     let form = match form.and_then(Form::owners) {
         Ok(form) => form,
-        Err(refusal) => return refusal,
+        Err(refusal) => return *refusal,
     };
     let actor = Actor { visitor: Visitor::Owner, address: peer.address };
     let done = match what.as_str() {

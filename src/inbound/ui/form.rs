@@ -13,6 +13,9 @@ use crate::engine::Visitor;
 pub(super) const TOKEN: &str = "form";
 const MAX_FIELDS: usize = 50;
 
+/// What is answered to a form that is not obeyed.
+pub(super) type Refused = Box<Response>;
+
 pub(super) struct Form {
     pub ask: Ask,
     pairs: Vec<(String, String)>,
@@ -20,11 +23,11 @@ pub(super) struct Form {
 
 impl Form {
     /// A form of somebody who is logged in.
-    pub(super) fn read(ask: Ask, body: &Bytes) -> Result<Self, Response> {
+    pub(super) fn read(ask: Ask, body: &Bytes) -> Result<Self, Refused> {
         let form = Self { pairs: pairs(&String::from_utf8_lossy(body)), ask };
         let guest = form.ask.view.guest.as_ref();
         let good = guest.is_some_and(|g| g.by_token || bool::from(g.form_token.as_bytes().ct_eq(form.value(TOKEN).as_bytes())));
-        if good { Ok(form) } else { Err(form.ask.refused(form.ask.view.words().form_old)) }
+        if good { Ok(form) } else { Err(Box::new(form.ask.refused(form.ask.view.words().form_old))) }
     }
 
     /// The login's: nobody is logged in yet.
@@ -33,10 +36,10 @@ impl Form {
     }
 
     /// Only for what a viewer may not do.
-    pub(super) fn owners(self) -> Result<Self, Response> {
+    pub(super) fn owners(self) -> Result<Self, Refused> {
         match self.ask.view.guest.as_ref().map(|g| &g.visitor) {
             Some(Visitor::Owner) => Ok(self),
-            _ => Err(self.ask.refused(self.ask.view.words().viewer_only)),
+            _ => Err(Box::new(self.ask.refused(self.ask.view.words().viewer_only))),
         }
     }
 

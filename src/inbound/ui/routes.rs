@@ -10,7 +10,7 @@ use warp::reply::{Reply, Response};
 use warp::{Filter, Rejection};
 
 use super::door::Guest;
-use super::form::{Form, pairs};
+use super::form::{Form, Refused, pairs};
 use super::throttle::Throttle;
 use super::view::{CLOCK, LANG, THEME, View};
 use super::{Ask, act, api, assets, door, export, live, login, security};
@@ -62,14 +62,14 @@ fn forms(ask: BoxedFilter<(Ask,)>) -> BoxedFilter<(Response,)> {
         .and(sent)
         .and(from)
         .then(move |ask, body: Bytes, peer, headers| login::log_in(Form::of_stranger(ask, &body), peer, headers, throttle.clone()));
-    let logout = warp::path!("ui" / "logout").and(form.clone()).and(from).then(|form: Result<Form, Response>, peer, headers| async move {
+    let logout = warp::path!("ui" / "logout").and(form.clone()).and(from).then(|form: Result<Form, Refused>, peer, headers| async move {
         match form {
             Ok(form) => login::log_out(form, peer, headers).await,
-            Err(refusal) => refusal,
+            Err(refusal) => *refusal,
         }
     });
     let act = warp::path!("ui" / "act" / String).and(form.clone()).and(warp::ext::get::<Peer>()).then(act::act).boxed();
-    let settings = warp::path!("ui" / "settings").and(form).map(|form: Result<Form, Response>| form.map_or_else(|refusal| refusal, |f| settings(&f)));
+    let settings = warp::path!("ui" / "settings").and(form).map(|form: Result<Form, Refused>| form.map_or_else(|refusal| *refusal, |f| settings(&f)));
     shown.or(act).unify().or(login).unify().or(logout).unify().or(settings).unify().boxed()
 }
 
