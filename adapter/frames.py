@@ -27,6 +27,8 @@ class Wake:
     origin: str = ""
     #: The relay's quiet limit: it gives up when it hears nothing for so long. 0 if it did not say.
     quiet_ms: int = 0
+    #: What the relay's owner says of the asker.
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,7 @@ def _wake(frame: dict[str, Any], request_id: str) -> Optional[Wake]:
         hops=_count(frame.get("hops"), 0),
         origin=_text(frame.get("origin")),
         quiet_ms=_count(frame.get("deadline_ms"), 0),
+        note=_text(frame.get("note")),
     )
 
 

@@ -77,3 +77,10 @@ def test_a_call_is_encoded_the_same_way_every_time():
 
 def test_a_lone_surrogate_of_a_model_stays_inside_valid_utf8():
     assert frames.Call("i", "reply", {"answer": "\ud800"}).encode().encode("utf-8").decode("ascii")
+
+
+def test_a_wake_keeps_the_owners_note_and_has_none_by_default():
+    wake = {"request_id": "r", "conversation_id": "c", "from": "a", "message": "m", "type": "wake"}
+    assert frames.decode(json.dumps(wake)).note == ""
+    assert frames.decode(json.dumps({**wake, "note": "careful"})).note == "careful"
+    assert frames.decode(json.dumps({**wake, "note": 7})).note == ""

@@ -8,7 +8,7 @@ use toml::Spanned;
 use super::file::Source;
 use super::{ConfigError, Env, Secret, TokenHash};
 use crate::core::ids::AgentName;
-use crate::core::policy::Permissions;
+use crate::core::policy::{MAX_NOTE, Note, Permissions, json_len};
 
 /// Tokens of the original's samples and of ours; nobody may run with one.
 const SAMPLES: [&str; 4] = ["change-me", "changeme", "your-token", "secret-token"];
@@ -44,12 +44,21 @@ pub(super) struct RawGroup {
     members: Vec<Spanned<String>>,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawTrust {
+    from: Spanned<String>,
+    to: Spanned<String>,
+    note: Spanned<String>,
+}
+
 type Groups = BTreeMap<String, HashSet<AgentName>>;
 
 pub(super) fn check(
     source: &Source<'_>,
     agents: &[RawAgent],
     groups: &[RawGroup],
+    trust: &[RawTrust],
     env: Env<'_>,
 ) -> Result<(Vec<AgentEntry>, Permissions, Vec<Secret>), ConfigError> {
     let mut entries: Vec<AgentEntry> = Vec::new();
@@ -78,13 +87,23 @@ pub(super) fn check(
     let mut may_ask = HashMap::new();
     for (raw, entry) in agents.iter().zip(&entries) {
         if let Some(list) = &raw.may_ask
-            && let Some(allowed) = allowed(source, list, &entries, &groups)?
+            && let Some(allowed) = named(source, "may_ask", list, &entries, &groups)?
         {
             may_ask.insert(entry.name.clone(), allowed);
         }
     }
     let clear = agents.iter().filter_map(|raw| clear_token(raw, env)).collect();
-    Ok((entries, Permissions { may_ask }, clear))
+    let notes = trust.iter().map(|raw| note(source, raw, &entries, &groups)).collect::<Result<_, _>>()?;
+    Ok((entries, Permissions { may_ask, notes }, clear))
+}
+
+fn note(source: &Source<'_>, raw: &RawTrust, entries: &[AgentEntry], groups: &Groups) -> Result<Note, ConfigError> {
+    let who = |key, name: &Spanned<String>| named(source, key, std::slice::from_ref(name), entries, groups);
+    let text = raw.note.get_ref().trim();
+    if text.is_empty() || text.chars().any(char::is_control) || json_len(text) > MAX_NOTE {
+        return Err(source.value(&raw.note, "note", "one line of 1 to 400 bytes is expected"));
+    }
+    Ok(Note { from: who("from", &raw.from)?, to: who("to", &raw.to)?, text: text.into() })
 }
 
 fn name(source: &Source<'_>, key: &str, raw: &Spanned<String>) -> Result<AgentName, ConfigError> {
@@ -145,12 +164,16 @@ fn memberships(source: &Source<'_>, agents: &[RawAgent], groups: &[RawGroup], en
             all.entry(group.get_ref().clone()).or_default().insert(entry.name.clone());
         }
     }
+    if let Some(empty) = groups.iter().find(|group| all.get(group.name.get_ref()).is_none_or(HashSet::is_empty)) {
+        return Err(source.value(&empty.name, "name", "nobody is in this group: name members here, or the group in an agent's groups"));
+    }
     Ok(all)
 }
 
 /// `None` for everybody.
-fn allowed(
+fn named(
     source: &Source<'_>,
+    key: &str,
     list: &[Spanned<String>],
     entries: &[AgentEntry],
     groups: &Groups,
@@ -163,7 +186,7 @@ fn allowed(
             ("*", ..) => return Ok(None),
             (_, Some(members), _) => names.extend(members.iter().cloned()),
             (_, None, Some(name)) => drop(names.insert(name)),
-            (_, None, None) => return Err(source.value(item, "may_ask", "no agent and no group has this name")),
+            (_, None, None) => return Err(source.value(item, key, "no agent and no group has this name")),
         }
     }
     Ok(Some(names))

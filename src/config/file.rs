@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::agents::{RawAgent, RawGroup};
+use super::agents::{RawAgent, RawGroup, RawTrust};
 use super::export::{self, RawLangfuse, RawOtlp};
 use super::limits::RawLimits;
 use super::scrape::{self, RawMetrics};
@@ -51,6 +51,8 @@ pub(super) struct Raw {
     agents: Vec<RawAgent>,
     #[serde(default)]
     groups: Vec<RawGroup>,
+    #[serde(default)]
+    trust: Vec<RawTrust>,
 }
 
 /// The text with its name, for errors that say where.
@@ -67,7 +69,7 @@ pub(super) fn parse(text: &str, path: Option<&Path>, env: Env<'_>) -> Result<Con
     let raw: Raw = toml::from_str(text).map_err(|e| source.toml(&e))?;
     let limits = super::limits::of_rules(&source, &raw)?;
     let doors = super::limits::of_doors(&source, &raw.limits)?;
-    let (agents, permissions, clear_tokens) = super::agents::check(&source, &raw.agents, &raw.groups, env)?;
+    let (agents, permissions, clear_tokens) = super::agents::check(&source, &raw.agents, &raw.groups, &raw.trust, env)?;
     let listen = match &raw.listen {
         None => SocketAddr::from(([127, 0, 0, 1], 8787)),
         Some(listen) => address(listen.get_ref()).map_err(|why| source.value(listen, "listen", &why))?,

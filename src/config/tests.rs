@@ -169,6 +169,19 @@ fn backups_are_taken_by_the_clock_when_the_file_says_how_often() {
     }
 }
 
+/// Texts that once looked dangerous: cut tables, spans inside a character, numbers beyond counting, keys twice.
+const CORPUS: [&str; 9] = [
+    "[limits",
+    "[[agents]]\nname = \"é",
+    "é = 1",
+    "listen = \"é:é\"",
+    "[limits]\nasks_per_minute = 99999999999999999999",
+    "[limits]\nmax_depth = -1",
+    "[[groups]]\nname = \"\"\n[[groups]]\nname = \"\"",
+    "[[trust]]\nfrom = \"*\"\nto = \"*\"\nnote = \"\\u0000\"",
+    "[[agents]]\nname = \"a\"\nmay_ask = [\"\"]\ngroups = [\"\"]",
+];
+
 #[test]
 fn history_is_kept_for_ever_unless_the_file_bounds_it() {
     assert_eq!(parse("[retention]\n").unwrap().retention, None);
@@ -180,6 +193,14 @@ fn history_is_kept_for_ever_unless_the_file_bounds_it() {
 
 #[test]
 fn no_text_makes_the_parser_panic() {
+    for text in CORPUS {
+        assert!(parse(text).is_err() || text.contains("groups = "), "{text}");
+    }
+    proptest::proptest!(|(which in 0..CORPUS.len(), at in 0..60_usize, with in "\\PC{0,8}")| {
+        let at = CORPUS[which].floor_char_boundary(at);
+        let (before, after) = CORPUS[which].split_at(at);
+        let _ = parse(&format!("{before}{with}{after}"));
+    });
     proptest::proptest!(|(text in "\\PC{0,200}")| { let _ = parse(&text); });
     proptest::proptest!(|(text in "(listen|max_depth|\\[limits\\]|\\[\\[agents\\]\\]|name|token| |=|\"|\n|[0-9]|é){0,30}")| { let _ = parse(&text); });
 }
@@ -191,4 +212,19 @@ fn who_lets_bots_ask_more_lets_them_send_more() {
     assert_eq!((raised.requests_per_second, raised.requests_per_second_per_address), (100_000, 1_000_000));
     let lowered = doors("[limits]\nasks_per_minute = 3\nrequests_per_second = 7\n");
     assert_eq!((lowered.requests_per_second, lowered.requests_per_second_per_address), (7, 70));
+}
+
+#[test]
+fn notes_are_found_by_name_group_or_everybody_in_their_order() {
+    let agents = "[[agents]]\nname = \"a\"\ngroups = [\"ops\"]\n[[agents]]\nname = \"b\"\n[[agents]]\nname = \"c\"\n";
+    let trust = |from: &str, to: &str, note: &str| format!("[[trust]]\nfrom = \"{from}\"\nto = \"{to}\"\nnote = \"{note}\"\n");
+    let text = format!("{agents}{}{}", trust("ops", "b", "trusted"), trust("*", "b", "be careful"));
+    let p = parse(&text).unwrap().permissions;
+    let [a, b, c] = ["a", "b", "c"].map(|n| crate::core::ids::AgentName::parse(n).unwrap());
+    assert_eq!((p.note(&a, &b).as_deref(), p.note(&c, &b).as_deref(), p.note(&a, &c)), (Some("trusted"), Some("be careful"), None));
+    let refused = |more: String| parse(&format!("{agents}{more}")).unwrap_err();
+    assert!(refused(trust("nobody", "b", "x")).contains("line 9, column 8: from = \"nobody\": no agent and no group"));
+    assert!(refused(trust("a", "b", &"x".repeat(401))).contains("line 11"));
+    assert!(refused(trust("a", "b", "two\\nlines")).contains("one line"));
+    assert!(refused("[[groups]]\nname = \"empty\"\n".into()).contains("line 9, column 8: name = \"empty\": nobody is in this group"));
 }

@@ -78,6 +78,8 @@ pub struct Wake {
     pub attempt: u32,
     /// How long silence is borne from now.
     pub deadline_ms: u64,
+    /// What the owner says of the asker.
+    pub note: Option<Arc<str>>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -235,7 +235,11 @@ impl fmt::Display for Refusal {
                 path_text(path)
             ),
             Self::RateLimited { limit, max, retry_in_ms } => {
-                write!(f, "Too many asks: {limit} = {max}. Nothing was sent. Do not retry before {} seconds have passed.", retry_in_ms.div_ceil(1000))
+                write!(
+                    f,
+                    "Too much: {limit} = {max} is reached. Nothing was sent. Do not retry before {} seconds have passed.",
+                    retry_in_ms.div_ceil(1000)
+                )
             }
             Self::LineFull { to, limit, max } => {
                 write!(f, "What waits for {to} already reaches {limit} = {max}. Nothing was sent. Ask later or ask another agent.")

@@ -1,6 +1,7 @@
 //! The limits that the relay holds agents to, and who may ask whom. Owns the numbers; the configuration fills them in.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use super::ids::AgentName;
 
@@ -41,16 +42,32 @@ pub struct Limits {
     pub max_asks_per_pair_per_hour: u32,
 }
 
-/// Who may ask whom. An agent without a rule may ask everybody.
+/// Who may ask whom, and what is said of whom. An agent without a rule may ask everybody.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Permissions {
     pub may_ask: HashMap<AgentName, HashSet<AgentName>>,
+    /// The first that fits counts.
+    pub notes: Vec<Note>,
+}
+
+/// What the owner tells the asked one of the asker. `None` is everybody.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Note {
+    pub from: Option<HashSet<AgentName>>,
+    pub to: Option<HashSet<AgentName>>,
+    pub text: Arc<str>,
 }
 
 impl Permissions {
     #[must_use]
     pub fn allows(&self, from: &AgentName, to: &AgentName) -> bool {
         self.may_ask.get(from).is_none_or(|allowed| allowed.contains(to))
+    }
+
+    #[must_use]
+    pub fn note(&self, from: &AgentName, to: &AgentName) -> Option<Arc<str>> {
+        let fits = |names: &Option<HashSet<AgentName>>, name| names.as_ref().is_none_or(|names| names.contains(name));
+        self.notes.iter().find(|note| fits(&note.from, from) && fits(&note.to, to)).map(|note| note.text.clone())
     }
 }
 
@@ -65,8 +82,10 @@ pub fn json_len(text: &str) -> usize {
     text.len() + text.bytes().map(extra).sum::<usize>()
 }
 
-/// What a frame has around its text: ids, names, the chain's origin.
+/// What a frame has around its text: ids, names, the chain's origin, the owner's note.
 const FRAME_OVERHEAD: usize = 1_024;
+/// The longest note, as JSON.
+pub const MAX_NOTE: usize = 400;
 
 impl Limits {
     /// Whether a text fits into one frame, and if not, how large it would be there.

@@ -132,7 +132,8 @@ impl Relay {
             && let Phase::Awake(awake) = &open.phase
         {
             open.work.delivered.get_or_insert(now);
-            let wake = Wake { asked: open.asked.clone(), attempt: awake.attempt, deadline_ms: self.limits.ask_timeout_ms };
+            let note = self.permissions.note(&open.asked.from, &open.to);
+            let wake = Wake { asked: open.asked.clone(), attempt: awake.attempt, deadline_ms: self.limits.ask_timeout_ms, note };
             out.push(Effect::Wake { connection, wake });
         }
     }

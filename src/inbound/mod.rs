@@ -4,6 +4,7 @@
 
 mod auth;
 pub mod control;
+mod gate;
 mod hosts;
 mod mcp;
 pub mod metrics;

@@ -2,7 +2,7 @@
 //! hyper-util under warp and rmcp, because the time limits, the upgrade and the orderly stop are only to be had here.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +16,13 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::gate::{self, Gate, Share};
 use super::{Body, auth, hosts, mcp, metrics, peer, routes, ui, websocket};
+use crate::core::audit::Kind;
 use crate::engine::Engine;
 
 /// A connection that says nothing at all for so long is closed.
@@ -36,9 +38,11 @@ pub async fn serve(listener: TcpListener, engine: Arc<Engine>, stop: Cancellatio
     let max = engine.config().doors.max_connections;
     let places = Arc::new(Semaphore::new(max));
     let end_streams = CancellationToken::new();
+    let gate = Arc::<Gate>::default();
     let router = Router {
         web: Arc::new(warp_service(engine.clone())),
-        mcp: mcp::Mcp::new(engine.clone(), end_streams.clone()),
+        mcp: mcp::Mcp::new(engine.clone(), gate.clone(), end_streams.clone()),
+        gate: gate.clone(),
         engine: engine.clone(),
         sockets: TaskTracker::new(),
     };
@@ -48,8 +52,12 @@ pub async fn serve(listener: TcpListener, engine: Arc<Engine>, stop: Cancellatio
             accepted = accept(&listener, &places) => accepted,
             () = stop.cancelled() => break,
         };
-        if let Some((tcp, from, place)) = accepted {
-            connection(tcp, from, router.clone(), &graceful, place);
+        let Some((tcp, from, permit)) = accepted else { continue };
+        let mut share = gate.connections.share(gate::caller(from.ip()));
+        match share.grow(1, engine.config().doors.max_connections_per_address, "max_connections_per_address") {
+            Ok(()) => connection(tcp, from, router.clone(), &graceful, Place { _permit: permit, _share: share }),
+            // As much of it as goes at once: who opens so many gets no task to wait with.
+            Err(over) => drop(tcp.try_write(&over.bytes())),
         }
     }
     drop(listener);
@@ -65,7 +73,7 @@ pub async fn serve(listener: TcpListener, engine: Arc<Engine>, stop: Cancellatio
     end_streams.cancel();
 }
 
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
+async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     let place = places.clone().acquire_owned().await.ok()?;
     match listener.accept().await {
         Ok((tcp, peer)) => Some((tcp, peer, place)),
@@ -78,7 +86,13 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<(TcpS
     }
 }
 
-fn connection(tcp: TcpStream, from: SocketAddr, router: Router, graceful: &GracefulShutdown, place: tokio::sync::OwnedSemaphorePermit) {
+/// What an open connection takes, given back when it ends. A WebSocket keeps it after the upgrade.
+pub(super) struct Place {
+    _permit: OwnedSemaphorePermit,
+    _share: Share<IpAddr>,
+}
+
+fn connection(tcp: TcpStream, from: SocketAddr, router: Router, graceful: &GracefulShutdown, place: Place) {
     let watcher = graceful.watcher();
     let _ = tcp.set_nodelay(true);
     let stopping = router.engine.stopping();
@@ -119,13 +133,14 @@ struct Router {
     web: Arc<WarpService>,
     mcp: mcp::Mcp,
     engine: Arc<Engine>,
+    gate: Arc<Gate>,
     sockets: TaskTracker,
 }
 
 struct PerConnection {
     router: Router,
     from: SocketAddr,
-    place: Arc<tokio::sync::OwnedSemaphorePermit>,
+    place: Arc<Place>,
 }
 
 impl Service<Request<Incoming>> for PerConnection {
@@ -140,26 +155,39 @@ impl Service<Request<Incoming>> for PerConnection {
 }
 
 impl Router {
-    async fn route(self, mut request: Request<Incoming>, from: SocketAddr, place: Arc<tokio::sync::OwnedSemaphorePermit>) -> Response<Body> {
+    async fn route(self, mut request: Request<Incoming>, from: SocketAddr, place: Arc<Place>) -> Response<Body> {
         let config = self.engine.config();
         if let Some(refusal) = hosts::check(&config, request.uri(), request.headers()) {
             return refusal;
         }
         let peer = peer::of(&config, from.ip(), request.uri(), request.headers());
+        let now = self.engine.now();
+        if let Err(over) = self.gate.address(now, gate::caller(peer.address), &config.doors) {
+            return over.response();
+        }
         if ui::door::is_page(request.uri().path())
             && let Some(refusal) = ui::door::admit(&self.engine, peer, &mut request)
         {
             return refusal;
         }
+        if let Err(over) = self.gate.search(now, request.uri().path(), &config.doors) {
+            return over.response();
+        }
         match request.uri().path() {
             "/mcp" => match auth::agent(&self.engine, peer, "/mcp", request.headers()) {
                 None => self.stranger("mcp"),
-                Some(caller) => self.mcp.handle(request, caller).await,
+                Some(caller) => match self.gate.agent(now, &caller, &config.doors) {
+                    Ok(()) => self.mcp.handle(request, caller).await,
+                    Err(over) => {
+                        self.engine.audit_refused(Kind::Policy, caller.as_str(), peer.address, &over.sentence());
+                        over.response()
+                    }
+                },
             },
             "/bridge/connect" if *request.method() != Method::GET => super::wrong_method("GET"),
             "/bridge/connect" => match auth::agent(&self.engine, peer, "/bridge/connect", request.headers()) {
                 None => self.stranger("connect"),
-                Some(caller) => websocket::upgrade(request, self.engine, caller, &self.sockets, place).await,
+                Some(caller) => websocket::upgrade(request, self.engine, self.gate, caller, &self.sockets, place).await,
             },
             "/metrics" => metrics::answer(&self.engine, peer, request.method(), request.headers()),
             _ => self.ordinary(request).await,

@@ -20,6 +20,8 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 
+use super::gate::Gate;
+use super::server::Place;
 use super::{Body, tools};
 use crate::core::ids::AgentName;
 use crate::engine::{Connection, Engine, ToBot as Told};
@@ -46,14 +48,21 @@ type Socket = WebSocketStream<TokioIo<Upgraded>>;
 pub(super) async fn upgrade(
     mut request: Request<Incoming>,
     engine: Arc<Engine>,
+    gate: Arc<Gate>,
     caller: AgentName,
     tasks: &tokio_util::task::TaskTracker,
-    place: Arc<tokio::sync::OwnedSemaphorePermit>,
+    place: Arc<Place>,
 ) -> Response<Body> {
     let Some(key) = handshake(request.headers()) else {
         let message = "this address speaks WebSocket: Connection: Upgrade, Upgrade: websocket, Sec-WebSocket-Version: 13";
         return super::error(StatusCode::BAD_REQUEST, message);
     };
+    let doors = &engine.config().doors;
+    let mut share = gate.sockets.share(caller.clone());
+    let room = gate.agent(engine.now(), &caller, doors);
+    if let Err(over) = room.and_then(|()| share.grow(1, doors.max_connections_per_agent, "max_connections_per_agent")) {
+        return over.response();
+    }
     let connection = match engine.connect(&caller).await {
         Ok(Some(connection)) => connection,
         // Removed since its token was looked at.
@@ -66,10 +75,10 @@ pub(super) async fn upgrade(
     let upgraded = hyper::upgrade::on(&mut request);
     tasks.spawn(async move {
         match upgraded.await {
-            Ok(io) => serve(io, engine, connection).await,
+            Ok(io) => serve(io, engine, gate, connection).await,
             Err(e) => tracing::debug!(error = %e, "an upgrade did not complete"),
         }
-        drop(place);
+        drop((place, share));
     });
     let mut response = Response::new(super::full(""));
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -90,7 +99,7 @@ fn handshake(headers: &HeaderMap) -> Option<HeaderValue> {
     HeaderValue::from_str(&derive_accept_key(headers.get(SEC_WEBSOCKET_KEY)?.as_bytes())).ok()
 }
 
-async fn serve(io: Upgraded, engine: Arc<Engine>, connection: Connection) {
+async fn serve(io: Upgraded, engine: Arc<Engine>, gate: Arc<Gate>, connection: Connection) {
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
         .write_buffer_size(0)
@@ -98,7 +107,7 @@ async fn serve(io: Upgraded, engine: Arc<Engine>, connection: Connection) {
         .max_message_size(Some(MAX_MESSAGE))
         .max_frame_size(Some(MAX_MESSAGE));
     let socket = WebSocketStream::from_raw_socket(TokioIo::new(io), Role::Server, Some(config)).await;
-    Session::new(socket, connection, engine).run().await;
+    Session::new(socket, connection, engine, gate).run().await;
 }
 
 async fn close(mut socket: Socket, code: CloseCode, reason: &'static str) {
@@ -111,6 +120,9 @@ struct Session {
     socket: Socket,
     connection: Connection,
     engine: Arc<Engine>,
+    gate: Arc<Gate>,
+    /// Nothing is read before: the bot sent more than it may.
+    slowed: Option<Instant>,
     calls: JoinSet<(Value, Value)>,
     introduced: bool,
     restarting: bool,
@@ -121,8 +133,8 @@ struct Session {
 type End = Option<(CloseCode, &'static str)>;
 
 impl Session {
-    fn new(socket: Socket, connection: Connection, engine: Arc<Engine>) -> Self {
-        Self { socket, connection, engine, calls: JoinSet::new(), introduced: false, restarting: false, silent_pings: 0 }
+    fn new(socket: Socket, connection: Connection, engine: Arc<Engine>, gate: Arc<Gate>) -> Self {
+        Self { socket, connection, engine, gate, slowed: None, calls: JoinSet::new(), introduced: false, restarting: false, silent_pings: 0 }
     }
 
     async fn run(mut self) {
@@ -149,7 +161,11 @@ impl Session {
                 Some(done) = self.calls.join_next() => self.answer(done).await,
                 () = &mut hello_by, if !self.introduced => self.introduce(None).await,
                 _ = pings.tick() => self.ping().await,
-                frame = self.socket.next() => self.heard(frame).await,
+                () = until(self.slowed), if self.slowed.is_some() => {
+                    self.slowed = None;
+                    Ok(())
+                }
+                frame = self.socket.next(), if self.slowed.is_none() => self.heard(frame).await,
             };
             if let Err(end) = going {
                 return end;
@@ -159,8 +175,17 @@ impl Session {
 
     async fn heard(&mut self, frame: Option<Result<Message, WsError>>) -> Result<(), End> {
         self.silent_pings = 0;
+        let over = self.gate.agent(self.engine.now(), &self.connection.name, &self.engine.config().doors).err();
+        self.slowed = over.map(|over| Instant::now() + Duration::from_millis(over.retry_in_ms));
         match frame {
-            Some(Ok(Message::Text(text))) => self.obey(parse(&text)).await,
+            Some(Ok(Message::Text(text))) => match (parse(&text), over) {
+                // A call is answered, everything else is taken, only later.
+                (FromBot::Call { id, .. }, Some(over)) => {
+                    let report = results::too_fast(over.limit, over.max as u64, over.retry_in_ms);
+                    self.send_result(&Value::from(&*id), &serde_json::to_value(report).unwrap_or_default()).await
+                }
+                (frame, _) => self.obey(frame).await,
+            },
             Some(Ok(Message::Close(_))) => {
                 self.connection.said_goodbye();
                 Err(None)
@@ -274,6 +299,14 @@ impl Session {
                 Err(None)
             }
         }
+    }
+}
+
+/// Never, for none.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 

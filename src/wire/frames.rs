@@ -100,6 +100,9 @@ pub enum ToBot<'a> {
         hops: u32,
         origin: &'a str,
         traceparent: Arc<str>,
+        /// What the relay's owner says of the asker.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        note: Option<&'a str>,
     },
     Result {
         #[serde(rename = "type")]
@@ -141,6 +144,7 @@ impl<'a> ToBot<'a> {
             hops: asked.trail.hops(),
             origin: asked.trail.origin.as_str(),
             traceparent: trace::parent_of(asked),
+            note: wake.note.as_deref(),
         }
     }
 
@@ -196,9 +200,12 @@ mod tests {
             key: None,
             traceparent: None,
         };
-        let text = ToBot::wake(&Wake { asked: asked.into(), attempt: 1, deadline_ms: 5 }).text();
+        let wake = Wake { asked: asked.into(), attempt: 1, deadline_ms: 5, note: None };
+        let text = ToBot::wake(&wake).text();
         let start = format!(r#"{{"request_id":"{ID}","conversation_id":"{ID}","from":"alice","message":"hi \"bob\"","type":"wake""#);
-        assert!(text.starts_with(&start), "{text}");
+        assert!(text.starts_with(&start) && !text.contains("note"), "{text}");
+        let noted = ToBot::wake(&Wake { note: Some("knows little".into()), ..wake }).text();
+        assert!(noted.ends_with(r#","note":"knows little"}"#), "{noted}");
     }
 
     #[test]
@@ -227,5 +234,26 @@ mod tests {
         proptest::proptest!(|(text in "\\PC{0,300}")| { let _ = parse(&text); });
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         assert_eq!(parse(&deep), FromBot::Ignored);
+        let known = [
+            format!(r#"{{"type":"heartbeat","request_id":"{ID}","session_id":"s"}}"#),
+            format!(r#"{{"type":"received","request_id":"{ID}"}}"#),
+            r#"{"type":"hello","adapter":"1","instance":"i","features":["answer","cancelled"]}"#.to_owned(),
+            r#"{"type":"call","id":"a","tool":"ask_agent","arguments":{"to":"bob","message":"m"},"_meta":{"traceparent":"00-a"}}"#.to_owned(),
+            // Cases that once looked dangerous: numbers without end, lone surrogates, doubled keys, a call that nests.
+            r#"{"type":"call","id":"a","tool":"x","arguments":{"n":1e999999}}"#.to_owned(),
+            r#"{"type":"call","id":"\ud800","tool":"\udfff","arguments":{}}"#.to_owned(),
+            r#"{"type":"hello","type":"call","id":"a","id":7,"tool":"x"}"#.to_owned(),
+            format!(r#"{{"type":"call","id":"a","tool":"x","arguments":{{"a":{deep}}}}}"#),
+        ];
+        for frame in &known {
+            let _ = parse(frame);
+        }
+        proptest::proptest!(|(which in 0..7_usize, at in 0..200_usize, cut in 0..20_usize, with in "\\PC{0,6}")| {
+            let mut frame: Vec<char> = known[which].chars().collect();
+            let at = at.min(frame.len());
+            let end = (at + cut).min(frame.len());
+            frame.splice(at..end, with.chars());
+            let _ = parse(&frame.into_iter().collect::<String>());
+        });
     }
 }

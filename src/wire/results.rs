@@ -135,6 +135,14 @@ pub fn refused(id: RequestId, refusal: &Refusal, recorded: bool) -> Report {
     report
 }
 
+/// A call that the door did not take: the bot sends more than it may.
+#[must_use]
+pub fn too_fast(limit: &'static str, max: u64, retry_in_ms: u64) -> Report {
+    let refusal = Refusal::RateLimited { limit, max, retry_in_ms };
+    let report = Report::failure(refusal.outcome().word(), refusal.to_string());
+    Report { limit: Some(limit), retry_after_ms: Some(retry_in_ms), ..report }
+}
+
 #[must_use]
 pub fn still_working(id: RequestId, conversation: ConversationId, to: &str) -> Report {
     let message = format!(

@@ -32,5 +32,6 @@ mod search;
 mod stop;
 mod store_trouble;
 mod torture;
+mod trust;
 mod wakes;
 mod websocket;

@@ -161,7 +161,7 @@ fn the_chain_of_an_open_question_is_counted_after_a_restart_too() {
 #[test]
 fn counts_are_bounded_whatever_is_asked() {
     let mut s = scene("a b", Limits { max_asks_per_pair_per_hour: 1_000_000, ..limits() });
-    for _ in 0..40_000 {
+    for _ in 0..20_000 {
         s.now += 1;
         assert!(s.turn("a b"));
         s.out.clear();

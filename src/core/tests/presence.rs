@@ -260,7 +260,7 @@ fn an_agent_that_is_removed_is_asked_nothing_more_and_ends_what_it_has() {
 #[test]
 fn the_list_shows_who_may_be_asked_and_oneself() {
     let mut s = at_work();
-    let only_b = Permissions { may_ask: HashMap::from([(name("a"), [name("b")].into())]) };
+    let only_b = Permissions { may_ask: HashMap::from([(name("a"), [name("b")].into())]), notes: Vec::new() };
     s.relay.set_agents(&["a", "b", "c"].map(name), only_b);
     let seen: Vec<_> = s.relay.present(Some(&name("a"))).into_iter().map(|p| (p.name.to_string(), p.online, p.waiting)).collect();
     assert_eq!(seen, [("a".to_owned(), false, 0), ("b".to_owned(), true, 1)]);

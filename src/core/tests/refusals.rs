@@ -22,7 +22,7 @@ fn refusals_are_on_record_and_wake_nobody() {
 #[test]
 fn whom_the_owner_has_not_allowed_one_may_not_ask() {
     let mut s = online();
-    let only_b = Permissions { may_ask: HashMap::from([(name("a"), [name("b")].into())]) };
+    let only_b = Permissions { may_ask: HashMap::from([(name("a"), [name("b")].into())]), notes: Vec::new() };
     s.relay.set_agents(&["a", "b", "c"].map(name), only_b);
     assert_eq!(s.ask("a c"), "refused r1 not_allowed");
     assert_eq!(s.ask("a b"), "asked r2, wake r2 at 1");

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::{HeaderMap, Request, Response, StatusCode};
@@ -24,7 +24,8 @@ use rmcp::transport::streamable_http_server::session::never::NeverSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
-use super::{Body, tools};
+use super::gate::{Gate, MAX_BODIES, Share};
+use super::{Body, error, tools};
 use crate::core::ids::AgentName;
 use crate::core::trace;
 use crate::engine::Engine;
@@ -39,6 +40,7 @@ const INSTRUCTIONS: &str =
 #[derive(Clone)]
 pub(super) struct Mcp {
     engine: Arc<Engine>,
+    gate: Arc<Gate>,
     service: StreamableHttpService<Door, NeverSessionManager>,
     /// A comment on the stream this often keeps proxies and clients from giving up.
     keep_alive: Duration,
@@ -52,7 +54,7 @@ struct Door {
 }
 
 impl Mcp {
-    pub(super) fn new(engine: Arc<Engine>, stop: CancellationToken) -> Self {
+    pub(super) fn new(engine: Arc<Engine>, gate: Arc<Gate>, stop: CancellationToken) -> Self {
         let keep_alive = engine.config().keep_alive;
         let door = Door { engine: engine.clone(), tools: Arc::new(announced()) };
         let config = StreamableHttpServerConfig::default()
@@ -65,7 +67,7 @@ impl Mcp {
             .with_allowed_hosts(Vec::<String>::new())
             .with_cancellation_token(stop);
         let service = StreamableHttpService::new(move || Ok(door.clone()), Arc::default(), config);
-        Self { engine, service, keep_alive }
+        Self { engine, gate, service, keep_alive }
     }
 
     pub(super) async fn handle(&self, request: Request<Incoming>, caller: AgentName) -> Response<Body> {
@@ -78,17 +80,16 @@ impl Mcp {
             return super::wrong_method("POST");
         }
         let (mut parts, body) = request.into_parts();
-        let body = match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY).collect()).await {
-            Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(e)) if e.is::<LengthLimitError>() => {
-                return super::error(StatusCode::PAYLOAD_TOO_LARGE, "the body has more than 4194304 bytes");
-            }
-            Ok(Err(_)) => return super::error(StatusCode::BAD_REQUEST, "the body could not be read"),
-            Err(_) => return super::error(StatusCode::REQUEST_TIMEOUT, "the body did not arrive within 30 seconds"),
+        let mut share = self.gate.bodies.share(caller.clone());
+        let body = match tokio::time::timeout(BODY_TIMEOUT, read(body, &mut share)).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(refusal)) => return refusal,
+            Err(_) => return error(StatusCode::REQUEST_TIMEOUT, "the body did not arrive within 30 seconds"),
         };
         if parts.method == hyper::Method::POST
             && let Some(call) = legacy::recognise(&parts.headers, &body)
         {
+            drop(share);
             return legacy::answer(&self.engine, caller, call, &parts.headers, self.keep_alive).await;
         }
         parts.extensions.insert(caller);
@@ -97,6 +98,22 @@ impl Mcp {
         let answer = async move { service.handle(request).await.map(|body| body.map_err(|never| match never {}).boxed_unsync()) };
         stream::early(answer, self.keep_alive).await
     }
+}
+
+/// The whole body. What the bot has under way elsewhere counts with it.
+async fn read(body: Incoming, share: &mut Share<AgentName>) -> Result<Bytes, Response<Body>> {
+    let mut body = Limited::new(body, MAX_BODY);
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|e| match e.is::<LengthLimitError>() {
+            true => error(StatusCode::PAYLOAD_TOO_LARGE, "the body has more than 4194304 bytes"),
+            false => error(StatusCode::BAD_REQUEST, "the body could not be read"),
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        share.grow(data.len(), MAX_BODIES, "bytes of one agent under way").map_err(|over| over.response())?;
+        whole.extend_from_slice(&data);
+    }
+    Ok(whole.freeze())
 }
 
 /// The caller's trace context: the call's own `_meta` wins over the HTTP header, what is no traceparent is nothing.
