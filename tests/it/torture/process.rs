@@ -83,6 +83,15 @@ impl Process {
     }
 }
 
+/// What a process does holds it: it ends when this is dropped, by the test too.
+struct Alive(Arc<Process>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.work.lock().unwrap().abort_all();
+    }
+}
+
 /// Process after process of this name, until the test ends it.
 pub async fn live(name: String, address: Address, ledger: Arc<Ledger>, mut dice: Seeded) {
     let mut inherited = HashMap::new();
@@ -100,6 +109,7 @@ pub async fn live(name: String, address: Address, ledger: Arc<Ledger>, mut dice:
             lines: Mutex::default(),
             work: Mutex::default(),
         });
+        let _alive = Alive(process.clone());
         for number in 0..=u64::from(dice.below(4) == 0) {
             process.spawn(line(process.clone(), number));
         }
