@@ -13,6 +13,7 @@ mod erasing;
 mod exports;
 mod half_open;
 mod hostile;
+mod hostile_bot;
 mod idempotency;
 mod importing;
 mod install;
