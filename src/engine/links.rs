@@ -48,9 +48,9 @@ impl Links {
 
     pub(super) fn send(&self, id: ConnectionId, what: ToBot) {
         if let Some(link) = self.lock().get(&id)
-            && let Err(e) = link.queue.try_send(what)
+            && let Err(mpsc::error::TrySendError::Full(_)) = link.queue.try_send(what)
         {
-            tracing::warn!(connection = id.0, reason = %e, "a bot does not read what it is sent; closing its connection");
+            tracing::warn!(connection = id.0, "a bot does not read what it is sent; closing its connection");
             link.hang_up.cancel();
         }
     }

@@ -27,6 +27,7 @@ use crate::core::ids::AgentName;
 use crate::engine::{Connection, Engine, ToBot as Told};
 use crate::wire::frames::{FromBot, ToBot, parse};
 use crate::wire::results;
+use crate::wire::tools::REPLY;
 
 /// As large as the body of a POST to /mcp.
 const MAX_MESSAGE: usize = 4 << 20;
@@ -179,8 +180,8 @@ impl Session {
         self.slowed = over.map(|over| Instant::now() + Duration::from_millis(over.retry_in_ms));
         match frame {
             Some(Ok(Message::Text(text))) => match (parse(&text), over) {
-                // A call is answered, everything else is taken, only later.
-                (FromBot::Call { id, .. }, Some(over)) => {
+                // A call is told so, everything else is taken, only later. So is an answer: it must not be lost.
+                (FromBot::Call { id, tool, .. }, Some(over)) if tool != REPLY => {
                     let report = results::too_fast(over.limit, over.max as u64, over.retry_in_ms);
                     self.send_result(&Value::from(&*id), &serde_json::to_value(report).unwrap_or_default()).await
                 }

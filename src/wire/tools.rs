@@ -3,6 +3,9 @@
 
 use serde_json::{Map, Value, json};
 
+/// The tool that answers. No limit of the doors holds it up: what was computed must not be lost.
+pub const REPLY: &str = "reply";
+
 /// Arguments of a call, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Call {
@@ -95,7 +98,7 @@ pub fn all() -> Vec<Tool> {
             schema: object(&[], json!({})),
         },
         Tool {
-            name: "reply",
+            name: REPLY,
             title: "Answer a question",
             description: "Answer a question that another agent asked you, by the request_id you were given with it. One answer a question.",
             read_only: false,
@@ -121,7 +124,7 @@ fn object(required: &[&str], properties: Value) -> Value {
 /// The tool's name, for figures: one of those there are, or `unknown`.
 #[must_use]
 pub fn label(tool: &str) -> &'static str {
-    ["ask_agent", "reply", "list_agents", "get_answer"].into_iter().find(|name| *name == tool).unwrap_or("unknown")
+    ["ask_agent", REPLY, "list_agents", "get_answer"].into_iter().find(|name| *name == tool).unwrap_or("unknown")
 }
 
 /// Reads the arguments of a call; unknown ones are refused by name, so that a misspelt option is not silently ignored.
@@ -139,7 +142,7 @@ pub fn parse(tool: &str, arguments: Map<String, Value>) -> Result<Call, Misuse> 
             },
             request_key: given.optional("request_key")?.map(short_key).transpose()?,
         },
-        "reply" => match given.optional("error")? {
+        REPLY => match given.optional("error")? {
             Some(error) => Call::Fail { request_id: given.required("request_id")?, error, detail: given.optional("detail")? },
             None => Call::Reply { request_id: given.required("request_id")?, answer: given.required("answer")? },
         },

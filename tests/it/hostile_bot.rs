@@ -106,7 +106,7 @@ fn attack(relay: &Relay, over: &Arc<AtomicBool>, known: &str) -> JoinSet<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hostile_bot_harms_nobody_else() {
-    let relay = Relay::start("[limits]\nrequests_per_second = 200\nasks_per_minute = 60", &AGENTS).await;
+    let relay = Relay::start("[limits]\nrequests_per_second = 200\nasks_per_minute = 200", &AGENTS).await;
     let alice = relay.caller("alice");
     let _workers = ["bob", "trudy"].map(|name| Worker::start(relay.address.clone(), name, echo));
     for name in ["bob", "trudy"] {
