@@ -1,5 +1,6 @@
 //! `agent add|list|rotate|revoke`: on a running relay through its control socket, else on the store.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -20,8 +21,13 @@ use crate::wire::install;
 pub(crate) struct AgentArgs {
     #[command(subcommand)]
     what: What,
-    #[command(flatten)]
-    config: ConfigArgs,
+    /// Configuration file [default: $HERMES_BRIDGE_CONFIG, ./bridge.toml, built-in]
+    // `ConfigArgs` behind the name of the subcommand too, where scripts write them.
+    #[arg(long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+    /// Data directory, instead of the configuration's
+    #[arg(long, value_name = "DIR", global = true)]
+    data_dir: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
@@ -46,7 +52,8 @@ enum What {
 }
 
 pub(crate) fn run(args: AgentArgs) -> Outcome {
-    let config = args.config.load(None).map_err(|e| e.to_string())?;
+    let config = ConfigArgs { config: args.config.clone(), data_dir: args.data_dir.clone() };
+    let config = config.load(None).map_err(|e| e.to_string())?;
     let (command, json) = match &args.what {
         What::Add { name, .. } => (Command::AgentAdd { name: name.clone() }, false),
         What::Rotate { name } => (Command::AgentRotate { name: name.clone() }, false),

@@ -104,7 +104,7 @@ fn closed(findings: &mut Findings, dir: &Path, deep: bool) {
 fn index_of_running(findings: &mut Findings, config: &Config) {
     if let Ok(Some(Answer::Indexing { done, of, ready })) = ask_running(config, &Command::Indexing) {
         match ready {
-            true => findings.ok("index", format!("search index: has caught up ({done} of {of})")),
+            true => findings.ok("index", format!("search index: follows the log, at {done} of {of}")),
             false => {
                 findings.warn("index", format!("search index: {done} of {of}"), "wait: it catches up by itself; its log says why if it does not")
             }

@@ -67,13 +67,13 @@ async fn agents_are_managed_on_a_running_relay_and_everything_counts_at_once() {
     let table = relay.run(&["agent", "list"]).await;
     assert!(table.out.lines().any(|l| l.starts_with("carol") && l.contains("online")), "{table:?}");
 
-    let rotated = token_of(&relay.run(&["agent", "rotate", "carol"]).await);
+    let rotated = token_of(&relay.run(&["agent", "rotate", "--config", "bridge.toml", "carol"]).await);
     assert_ne!(rotated, carol);
     assert!(is_valid(&relay, &rotated).await && is_valid(&relay, &carol).await, "the old one stays valid for a while");
     socket.settle().await;
     let mut second = Bot::connect(&relay.url(), "carol", &rotated).await.unwrap();
     second.settle().await;
-    let configured = token_of(&relay.run(&["agent", "rotate", "alice"]).await);
+    let configured = token_of(&relay.run(&["agent", "--config", "bridge.toml", "rotate", "alice"]).await);
     assert!(is_valid(&relay, &configured).await);
     relay.caller("alice").call("list_agents", json!({})).await;
 
