@@ -70,7 +70,7 @@ impl Past {
         Ok(())
     }
 
-    /// Question and end, about a kilobyte of text.
+    /// Question and end: about a kilobyte with names, ids and times.
     fn exchange(&mut self) -> [Fact; 2] {
         let at = self.begins.plus(self.told * STEP_MS + self.dice.below(STEP_MS));
         let begins = self.told.is_multiple_of(TURNS);
@@ -79,7 +79,7 @@ impl Past {
             self.thread = (ConversationId(self.dice.uuid(at)), agent(from), agent(AGENTS / 2 + to));
         }
         let (conversation, from, to) = self.thread.clone();
-        let (question, answer) = (150 + self.dice.below(250) as usize, 400 + self.dice.below(650) as usize);
+        let (question, answer) = (150 + self.dice.below(200) as usize, 300 + self.dice.below(650) as usize);
         let id = RequestId(self.dice.uuid(at));
         let asked = Asked {
             id,
@@ -167,12 +167,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_exchange_has_about_a_kilobyte_of_text_and_the_commonest_word_is_common() {
+    fn an_exchange_has_about_a_kilobyte_with_its_names_and_ids_and_the_commonest_word_is_common() {
         let mut past = Past::new(Millis(1_796_036_400_000), 2_000);
         let (mut bytes, mut with) = (0, 0);
         for _ in 0..2_000 {
             let [Fact::Asked(asked), Fact::Ended { end, .. }] = past.exchange() else { panic!("a question and its end") };
-            bytes += asked.message.len() + end.text.len();
+            let ids = 2 * 36 + asked.from.as_str().len() + asked.to.len() + 2 * 13;
+            bytes += asked.message.len() + end.text.len() + ids;
             with += usize::from(asked.message.contains(COMMONEST) || end.text.contains(COMMONEST));
             assert!(asked.at < Millis(1_796_036_400_000));
         }

@@ -89,7 +89,7 @@ fn starts(out: &mut String, start: &Beside<Start>) -> std::fmt::Result {
 
 fn history(out: &mut String, history: &History) -> std::fmt::Result {
     let History { exchanges, store_mb, written_per_second, ready_without_index_ms, indexed_per_second, index_mb, .. } = history;
-    writeln!(out, "\nA history of {exchanges} exchanges, about a kilobyte of text each: store {store_mb:.0} MB, index {index_mb:.0} MB")?;
+    writeln!(out, "\nA history of {exchanges} exchanges of about a kilobyte: store {store_mb:.0} MB, index {index_mb:.0} MB")?;
     writeln!(out, "  written by the store alone     {written_per_second:>10.0} a second")?;
     writeln!(out, "  ready without an index         {ready_without_index_ms:>10.1} ms")?;
     writeln!(out, "  index built                    {indexed_per_second:>10.0} a second; memory {}", memory(&history.while_building))?;
