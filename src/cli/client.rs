@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::ConfigArgs;
-use crate::config::Config;
+use crate::config::{Config, local_url};
 use crate::engine::Engine;
 use crate::inbound::control::{self, Place};
 use crate::store::Store;
@@ -54,7 +54,7 @@ impl Identity {
             Some(url) => base(url),
             None => {
                 let config = self.config.load(None).map_err(|e| e.to_string())?;
-                config.base_url(config.listen)
+                running_at(&config)?.unwrap_or_else(|| config.base_url(config.listen))
             }
         };
         Ok(Relay { url, token })
@@ -90,6 +90,15 @@ pub(crate) fn ask_running(config: &Config, command: &Command) -> Result<Option<A
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer).map_err(failed)?;
     serde_json::from_str(&answer).map(Some).map_err(|e| format!("the running relay answered something else ({e}); is it of another version?"))
+}
+
+/// Where a relay that runs with this data directory listens: not always where the configuration says, for a flag, a port 0
+/// or an edited file is stronger.
+pub(crate) fn running_at(config: &Config) -> Result<Option<String>, String> {
+    match ask_running(config, &Command::About)? {
+        Some(Answer::About { listen, .. }) => Ok(listen.parse().ok().map(local_url)),
+        _ => Ok(None),
+    }
 }
 
 /// Carries out a command on the relay that runs, or else on its store.

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::client::running_at;
 use super::{ConfigArgs, Outcome};
+use crate::config::local_url;
 
 #[derive(Args)]
 pub(crate) struct HealthcheckArgs {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Address of the relay [default: where the configuration listens]
+    /// Address of the relay [default: where the relay of this data directory listens]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
 }
@@ -19,9 +21,8 @@ pub(crate) fn run(args: HealthcheckArgs) -> Outcome {
     let url = match args.url {
         Some(url) => url.trim_end_matches('/').to_owned(),
         None => {
-            let mut config = args.config.load(None).map_err(|e| e.to_string())?;
-            config.public_url = None;
-            config.base_url(config.listen)
+            let config = args.config.load(None).map_err(|e| e.to_string())?;
+            running_at(&config)?.unwrap_or_else(|| local_url(config.listen))
         }
     };
     super::runtime()?.block_on(async {

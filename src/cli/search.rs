@@ -6,15 +6,16 @@ use std::io::Write;
 use clap::Args;
 use serde_json::Value;
 
-use super::client::ask_running;
+use super::client::{ask_running, running_at};
 use super::{ConfigArgs, Outcome};
+use crate::config::local_url;
 use crate::wire::control::{Answer, Command};
 
 #[derive(Args)]
 pub(crate) struct Wanted {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Address of the relay [default: the configuration's]
+    /// Address of the relay [default: where the one that runs on this machine listens]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// The page's owner or viewer token; not needed on the relay's own machine
@@ -97,7 +98,7 @@ async fn get(wanted: &Wanted, path: &str) -> Result<reqwest::Response, String> {
     };
     let base = match &wanted.url {
         Some(url) => url.trim_end_matches('/').to_owned(),
-        None => format!("http://{}", config?.listen),
+        None => config.and_then(|config| Ok(running_at(&config)?.unwrap_or_else(|| local_url(config.listen))))?,
     };
     let client = super::client::http(&base).build().map_err(|e| e.to_string())?;
     let mut url = reqwest::Url::parse(&format!("{base}{path}")).map_err(|e| format!("{base}: {e}"))?;

@@ -140,12 +140,16 @@ impl Config {
     /// The address to reach the relay at, as people and bots would write it.
     #[must_use]
     pub fn base_url(&self, bound: SocketAddr) -> String {
-        self.public_url.clone().unwrap_or_else(|| {
-            let host = if bound.ip().is_unspecified() { "127.0.0.1".to_owned() } else { bound.ip().to_string() };
-            let host = if host.contains(':') { format!("[{host}]") } else { host };
-            format!("http://{host}:{}", bound.port())
-        })
+        self.public_url.clone().unwrap_or_else(|| local_url(bound))
     }
+}
+
+/// The address at which this machine reaches what is bound there.
+#[must_use]
+pub fn local_url(bound: SocketAddr) -> String {
+    let host = if bound.ip().is_unspecified() { "127.0.0.1".to_owned() } else { bound.ip().to_string() };
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    format!("http://{host}:{}", bound.port())
 }
 
 #[cfg(test)]

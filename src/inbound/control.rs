@@ -12,7 +12,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::Secret;
+use crate::config::{Secret, local_url};
 use crate::core::ids::{AgentName, ConversationId};
 use crate::core::outcome::moment;
 use crate::engine::{Engine, Kind, Progress, Unwanted};
@@ -138,7 +138,7 @@ async fn carry_out(engine: &Arc<Engine>, command: Command, place: &Place) -> Ans
             Answer::Progress { stage: stage.to_owned(), done, of, outcome }
         }
         Command::UiToken => token("the owner", engine.new_owner_token().await, &place.url),
-        Command::LendPage => token("the owner", engine.lend_page(), &place.url),
+        Command::LendPage => token("the owner", engine.lend_page(), &local_url(place.listen)),
         Command::ViewerAdd { name } => token(&name, engine.add_viewer(&name).await, &place.url),
         Command::ViewerRevoke { name } => done(engine.revoke_viewer(&name).await),
         Command::ViewerList => {
@@ -147,22 +147,22 @@ async fn carry_out(engine: &Arc<Engine>, command: Command, place: &Place) -> Ans
         }
         Command::AgentAdd { ref name } | Command::AgentRotate { ref name } | Command::AgentRevoke { ref name } | Command::Lend { ref name } => {
             match AgentName::parse(name) {
-                Some(name) => agent(engine, &command, name, &place.url).await,
+                Some(name) => agent(engine, &command, name, place).await,
                 None => Answer::Failed(format!("{name:?} is no agent name: 1 to 64 of a-z 0-9 . _ -, the first a letter or digit")),
             }
         }
     }
 }
 
-/// A command about one agent.
-async fn agent(engine: &Arc<Engine>, command: &Command, name: AgentName, url: &str) -> Answer {
-    let minted = match command {
-        Command::AgentAdd { .. } => engine.add_agent(name.clone()).await,
-        Command::AgentRotate { .. } => engine.rotate_token(name.clone()).await,
-        Command::Lend { .. } => engine.lend_token(name.clone()),
+/// A command about one agent. What is lent is for commands of this machine, which may not reach the public address.
+async fn agent(engine: &Arc<Engine>, command: &Command, name: AgentName, place: &Place) -> Answer {
+    let (minted, url) = match command {
+        Command::AgentAdd { .. } => (engine.add_agent(name.clone()).await, place.url.clone()),
+        Command::AgentRotate { .. } => (engine.rotate_token(name.clone()).await, place.url.clone()),
+        Command::Lend { .. } => (engine.lend_token(name.clone()), local_url(place.listen)),
         _ => return done(engine.revoke_agent(name).await),
     };
-    token(name.as_str(), minted.map(|m| m.token), url)
+    token(name.as_str(), minted.map(|m| m.token), &url)
 }
 
 fn token<E: std::fmt::Display>(name: &str, made: Result<Secret, E>, url: &str) -> Answer {

@@ -26,11 +26,13 @@ pub(super) fn check(config: &Config, uri: &Uri, headers: &HeaderMap) -> Option<R
 }
 
 fn allowed(config: &Config, host: &str) -> bool {
-    let loopback = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    // No name leads to an address that is written out, so the one that is listened on is as good as loopback.
+    let is_own = |ip: std::net::IpAddr| ip.is_loopback() || (ip == config.listen.ip() && !ip.is_unspecified());
+    let own = host == "localhost" || host.parse().is_ok_and(is_own);
     let listed = || config.allowed_hosts.iter().any(|h| h == "*" || host_only(h).eq_ignore_ascii_case(host));
     let public =
         || config.public_url.as_deref().and_then(|u| u.split_once("://")).is_some_and(|(_, rest)| host_only(rest).eq_ignore_ascii_case(host));
-    loopback || listed() || public()
+    own || listed() || public()
 }
 
 /// The host of `host`, `host:port`, `[v6]:port` or `host/path`.
@@ -47,7 +49,11 @@ mod tests {
     use super::*;
 
     fn status(public: Option<&str>, host: &str, origin: Option<&str>) -> Option<StatusCode> {
-        let flags = crate::config::Flags { config: Some("/dev/null".into()), ..Default::default() };
+        at("127.0.0.1:8787", public, host, origin)
+    }
+
+    fn at(listen: &str, public: Option<&str>, host: &str, origin: Option<&str>) -> Option<StatusCode> {
+        let flags = crate::config::Flags { config: Some("/dev/null".into()), listen: Some(listen.into()), ..Default::default() };
         let mut config = crate::config::load(&flags, &|_| None).unwrap();
         config.public_url = public.map(str::to_owned);
         let mut headers = HeaderMap::new();
@@ -66,6 +72,15 @@ mod tests {
         assert_eq!(status(Some("https://bridge.example.org/x"), "bridge.example.org", None), None);
         for host in ["evil.example", "localhost.evil.example", "", "127.0.0.1.evil.example"] {
             assert_eq!(status(None, host, None), Some(StatusCode::FORBIDDEN), "{host}");
+        }
+    }
+
+    #[test]
+    fn the_address_that_is_listened_on_may_be_named_and_no_other() {
+        assert_eq!(at("192.0.2.1:8787", None, "192.0.2.1:8787", None), None);
+        assert_eq!(at("[2001:db8::1]:8787", None, "[2001:db8::1]:8787", None), None);
+        for (listen, host) in [("192.0.2.1:8787", "192.0.2.2:8787"), ("0.0.0.0:8787", "0.0.0.0:8787"), ("0.0.0.0:8787", "192.0.2.1:8787")] {
+            assert_eq!(at(listen, None, host, None), Some(StatusCode::FORBIDDEN), "{listen} {host}");
         }
     }
 

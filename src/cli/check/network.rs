@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Findings, Running};
 use crate::cli::client::http;
-use crate::config::Config;
+use crate::config::{Config, local_url};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -15,7 +15,7 @@ pub(super) fn check(findings: &mut Findings, config: &Config, running: Option<&R
     if !config.listen.ip().is_loopback() && config.public_url.is_none() && config.allowed_hosts.is_empty() {
         findings.warn(
             "hosts",
-            "listens beyond this machine, but neither public_url nor allowed_hosts is set: requests that name another host than localhost get 403",
+            "listens beyond this machine, but neither public_url nor allowed_hosts is set: requests that name another host than localhost or this address get 403",
             "set public_url to the address that bots and browsers use",
         );
     }
@@ -99,9 +99,9 @@ async fn public_address(findings: &mut Findings, public: &str, running: Option<&
     let Some(running) = running else {
         return findings.ok("public_url", format!("public_url = {public}: tried when the relay runs"));
     };
-    let listen = running.listen.replace("0.0.0.0", "127.0.0.1").replace("[::]", "[::1]");
-    if let Err(why) = is_healthy(&format!("http://{listen}"), Some(host)).await {
-        let what = format!("a request to {listen} with the proxy's `Host: {host}` fails: {why}");
+    let here = running.listen.parse().map_or_else(|_| format!("http://{}", running.listen), local_url);
+    if let Err(why) = is_healthy(&here, Some(host)).await {
+        let what = format!("a request to {here} with the proxy's `Host: {host}` fails: {why}");
         findings.bad("public_url", what, "restart the relay so that it reads public_url, or add the host to allowed_hosts");
     }
     match is_healthy(public, None).await {

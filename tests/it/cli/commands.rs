@@ -215,6 +215,35 @@ async fn healthcheck_exits_by_the_relays_readiness() {
 }
 
 #[tokio::test]
+async fn commands_of_this_machine_find_the_relay_where_it_really_listens() {
+    // On a free port, while the file goes on to name another and an address that leads nowhere.
+    let keys = "public_url = \"http://bridge.invalid\"";
+    let relay = Relay::start(keys, &["alice", "bob"]).await;
+    let config = std::fs::read_to_string(relay.path("bridge.toml")).unwrap().replace("127.0.0.1:0", "127.0.0.1:1");
+    relay.write_config(&config);
+    let mut listener = relay.spawn(&["listen", "--as", "bob", "--exec", "tr a-z A-Z"], "listen");
+    relay.wait_online("bob", true).await;
+    let token = crate::rig::token("alice");
+    for identity in [["--as", "alice"], ["--token", &token]] {
+        let ran = relay.run(&[&["ask", "--to", "bob", "hello"], &identity[..]].concat()).await;
+        assert_eq!((ran.code, ran.out.as_str()), (0, "HELLO\n"), "{ran:?}");
+    }
+    until("search finds it", async || {
+        let ran = relay.run_with(&["search", "hello"], &[("HERMES_BRIDGE_UI_TOKEN", "")]).await;
+        assert!(ran.err.contains(" found"), "{ran:?}");
+        ran.out.contains("! HELLO").then_some(())
+    })
+    .await;
+    for owner in ["", crate::rig::OWNER] {
+        let ran = relay.run_with(&["export"], &[("HERMES_BRIDGE_UI_TOKEN", owner)]).await;
+        assert_eq!((ran.code, ran.out.lines().count()), (0, 2), "{ran:?}");
+    }
+    let ran = relay.run(&["healthcheck"]).await;
+    assert!(ran.code == 0 && ran.out.contains("ready"), "{ran:?}");
+    listener.kill().await.unwrap();
+}
+
+#[tokio::test]
 async fn wrong_arguments_exit_with_2_and_help_with_0() {
     let relay = Relay::prepare("", &["alice"]);
     for wrong in
