@@ -13,6 +13,8 @@ pub enum Kind {
     RefusedAgent,
     /// The page was tried with a wrong token.
     RefusedLogin,
+    /// A door did not take what came: over a limit, from a foreign Host or Origin, too large, or never whole.
+    RefusedRequest,
     Login,
     Logout,
     /// A token came into being, was changed or taken back.
@@ -28,14 +30,25 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 9] =
-        [Self::RefusedAgent, Self::RefusedLogin, Self::Login, Self::Logout, Self::Token, Self::Configuration, Self::Person, Self::Policy, Self::Loop];
+    pub const ALL: [Self; 10] = [
+        Self::RefusedAgent,
+        Self::RefusedLogin,
+        Self::RefusedRequest,
+        Self::Login,
+        Self::Logout,
+        Self::Token,
+        Self::Configuration,
+        Self::Person,
+        Self::Policy,
+        Self::Loop,
+    ];
 
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::RefusedAgent => "refused_agent",
             Self::RefusedLogin => "refused_login",
+            Self::RefusedRequest => "refused_request",
             Self::Login => "login",
             Self::Logout => "logout",
             Self::Token => "token",

@@ -1,5 +1,5 @@
 //! The security log as it is written: what was done is recorded at once; what was refused is counted, so that a flood of
-//! wrong tokens costs a row a minute and address, of a bounded number of addresses. Each row is a log line too.
+//! wrong tokens costs a row a minute, rule, caller and address, of a bounded number of them. Each row is a log line too.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,8 +16,8 @@ use crate::store::{StoreError, Written};
 
 /// Refusals alike within this time are one row.
 const WINDOW_MS: u64 = 60_000;
-/// Addresses told apart at once; of further ones it is said that they are many.
-const MAX_ADDRESSES: usize = 64;
+/// Callers and rules told apart at once; of further callers it is said that they are many.
+const MAX_WINDOWS: usize = 64;
 const MANY: &str = "many addresses";
 
 #[derive(Default)]
@@ -28,10 +28,13 @@ pub struct Audit {
 
 #[derive(Default)]
 struct Refused {
-    windows: HashMap<(Kind, Arc<str>), Window>,
-    /// The first of each kind and address, to be written at once.
+    windows: HashMap<Alike, Window>,
+    /// The first of each, to be written at once.
     first: Vec<Event>,
 }
+
+/// What is counted together: the kind, the rule that was broken, who broke it, and from where.
+type Alike = (Kind, &'static str, Arc<str>, Arc<str>);
 
 struct Window {
     began: Millis,
@@ -41,20 +44,23 @@ struct Window {
 }
 
 impl Refused {
-    fn add(&mut self, mut event: Event) {
-        let known = self.windows.contains_key(&(event.kind, event.address.clone()));
-        if !known && self.windows.len() >= MAX_ADDRESSES {
-            event.address = MANY.into();
+    /// Whether it is to be written at once.
+    fn add(&mut self, rule: &'static str, mut event: Event) -> bool {
+        let alike = |event: &Event| (event.kind, rule, event.who.clone(), event.address.clone());
+        if self.windows.len() >= MAX_WINDOWS && !self.windows.contains_key(&alike(&event)) {
+            (event.who, event.address) = ("".into(), MANY.into());
         }
-        let key = (event.kind, event.address.clone());
+        let key = alike(&event);
         match self.windows.get_mut(&key) {
             Some(window) => {
                 window.count = window.count.saturating_add(1);
                 window.last = event;
+                false
             }
             None => {
                 self.windows.insert(key, Window { began: event.at, count: 0, last: event.clone() });
                 self.first.push(event);
+                true
             }
         }
     }
@@ -88,12 +94,14 @@ impl Engine {
         self.write_audit(vec![Event::new(self.now(), kind, who, &address, what)]).await
     }
 
-    /// Notes that somebody was refused. Returns at once; written soon, the first of its kind and address alone, what
-    /// follows counted by the minute.
-    pub fn audit_refused(&self, kind: Kind, who: &str, address: IpAddr, what: &str) {
-        let event = Event::new(self.now(), kind, who, &address.to_string(), what);
-        self.audit.refused.lock().unwrap_or_else(PoisonError::into_inner).add(event);
-        self.audit.wake.notify_one();
+    /// Notes that somebody was refused by a rule. Returns at once; written soon, the first of its kind, rule, caller and
+    /// address alone, what follows counted by the minute.
+    pub fn audit_refused(&self, kind: Kind, rule: &'static str, who: &str, address: Option<IpAddr>, what: &str) {
+        let address = address.map(|a| a.to_string()).unwrap_or_default();
+        let event = Event::new(self.now(), kind, who, &address, what);
+        if self.audit.refused.lock().unwrap_or_else(PoisonError::into_inner).add(rule, event) {
+            self.audit.wake.notify_one();
+        }
     }
 
     /// Writes what was refused until the relay stops.
@@ -150,10 +158,10 @@ mod tests {
     #[test]
     fn the_first_refusal_is_written_at_once_and_the_next_are_counted_by_the_minute() {
         let mut refused = Refused::default();
-        refused.add(refusal(1_000, "1.2.3.4"));
+        assert!(refused.add("", refusal(1_000, "1.2.3.4")));
         assert_eq!(refused.take(Millis(1_000), false), [refusal(1_000, "1.2.3.4")]);
         for at in 0..5_000 {
-            refused.add(refusal(2_000 + at, "1.2.3.4"));
+            assert!(!refused.add("", refusal(2_000 + at, "1.2.3.4")));
         }
         assert!(refused.take(Millis(60_999), false).is_empty());
         assert_eq!(refused.next(), Some(Millis(61_000)));
@@ -166,11 +174,21 @@ mod tests {
     fn a_flood_from_everywhere_takes_a_bounded_number_of_rows() {
         let mut refused = Refused::default();
         for n in 0..100_000 {
-            refused.add(refusal(5, &format!("10.{}.{}.{}", n >> 16, n >> 8 & 255, n & 255)));
+            refused.add(["one rule", "another"][n % 2], refusal(5, &format!("10.{}.{}.{}", n >> 16, n >> 8 & 255, n & 255)));
         }
-        assert_eq!(refused.windows.len(), MAX_ADDRESSES + 1);
+        assert_eq!(refused.windows.len(), MAX_WINDOWS + 2);
         let rows = refused.take(Millis(10), true);
         assert_eq!(rows.iter().map(|r| u64::from(r.times)).sum::<u64>(), 100_000);
-        assert_eq!(rows.len(), MAX_ADDRESSES + 2);
+        assert_eq!(rows.len(), MAX_WINDOWS + 4);
+    }
+
+    #[test]
+    fn each_rule_and_each_caller_has_a_row_of_its_own() {
+        let mut refused = Refused::default();
+        let by = |who: &str| Event::new(Millis(5), Kind::RefusedRequest, who, "1.2.3.4", "too much");
+        for (rule, who) in [("a", "x"), ("b", "x"), ("a", "y"), ("a", "x")] {
+            refused.add(rule, by(who));
+        }
+        assert_eq!(refused.take(Millis(6), true).iter().map(|r| (&*r.who, r.times)).collect::<Vec<_>>(), [("x", 1), ("x", 1), ("y", 1), ("x", 1)]);
     }
 }

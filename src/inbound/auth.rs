@@ -4,8 +4,9 @@
 use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
 
-use super::Body;
 use super::peer::Peer;
+use super::throttle::Throttle;
+use super::{Body, gate};
 use crate::config::TokenHash;
 use crate::core::ids::AgentName;
 use crate::engine::{Engine, Kind, Visitor};
@@ -14,11 +15,11 @@ use crate::engine::{Engine, Kind, Visitor};
 const MAX_TOKEN: usize = 1_024;
 
 /// The agent whose token this request brings; one that brings none is noted.
-pub(super) fn agent(engine: &Engine, peer: Peer, path: &str, headers: &HeaderMap) -> Option<AgentName> {
+pub(super) fn agent(engine: &Engine, peer: Peer, path: &'static str, headers: &HeaderMap) -> Option<AgentName> {
     let token = bearer(headers);
     let found = token.and_then(|token| engine.authenticate(token));
     if found.is_none() {
-        engine.audit_refused(Kind::RefusedAgent, "", peer.address, &format!("{path}: {}", offered(token)));
+        engine.audit_refused(Kind::RefusedAgent, path, "", Some(peer.address), &format!("{path}: {}", offered(token)));
     }
     found
 }
@@ -37,18 +38,52 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= MAX_TOKEN).then_some(token)
 }
 
+/// By what somebody may read what was said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum By {
+    Token,
+    Session,
+    /// The page is open to all.
+    Nothing,
+}
+
+/// Why somebody may not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NoEntry {
+    Stranger,
+    /// So many wrong tokens came from there that none is looked at for so many seconds.
+    Later(u64),
+}
+
 /// Whoever may read what was said: by a token, else by a session, else because the page is open to all.
-pub(super) fn visitor(engine: &Engine, peer: Peer, headers: &HeaderMap) -> Option<Visitor> {
+pub(super) fn visitor(engine: &Engine, tries: &Throttle, peer: Peer, headers: &HeaderMap) -> Result<(Visitor, By), NoEntry> {
     let open = engine.config().ui.open;
-    let by_token = bearer(headers).and_then(|token| {
-        let found = engine.visitor(token);
-        if found.is_none() && !open {
-            engine.audit_refused(Kind::RefusedLogin, "", peer.address, &offered(Some(token)));
+    let mut why = NoEntry::Stranger;
+    if let Some(token) = bearer(headers) {
+        match look(engine, tries, peer, token, |token| engine.visitor(token)) {
+            Ok(visitor) => return Ok((visitor, By::Token)),
+            Err(no) => why = no,
         }
-        found
-    });
-    let by_session = || session(headers).and_then(|cookie| engine.visitor_of(cookie));
-    by_token.or_else(by_session).or_else(|| open.then_some(Visitor::Owner))
+    }
+    let by_session = session(headers).and_then(|cookie| engine.visitor_of(cookie)).map(|visitor| (visitor, By::Session));
+    by_session.or(open.then_some((Visitor::Owner, By::Nothing))).ok_or(why)
+}
+
+/// What a token opens, if one from there is looked at; a wrong one is counted and put on record, unless all is open anyway.
+pub(super) fn look<T>(engine: &Engine, tries: &Throttle, peer: Peer, token: &str, open_by: impl Fn(&str) -> Option<T>) -> Result<T, NoEntry> {
+    let (now, guarded) = (engine.now(), !engine.config().ui.open);
+    let note = |rule, what: &str| engine.audit_refused(Kind::RefusedLogin, rule, "", Some(peer.address), what);
+    if let Err(seconds) = tries.may_try(now, peer.address).or_else(|seconds| if guarded { Err(seconds) } else { Ok(()) }) {
+        note("wrong tokens of one address", "too many wrong tokens: none is looked at for a while");
+        return Err(NoEntry::Later(seconds));
+    }
+    open_by(token).ok_or_else(|| {
+        if guarded {
+            tries.wrong(now, peer.address);
+            note("token", &offered(Some(token)));
+        }
+        NoEntry::Stranger
+    })
 }
 
 /// What the session's cookie holds.
@@ -81,6 +116,17 @@ pub(super) fn not_a_visitor() -> Response<Body> {
 
 pub(super) fn not_for_metrics() -> Response<Body> {
     no_entry("metrics are for the owner: send Authorization: Bearer <owner token>, or the token of [metrics] in bridge.toml")
+}
+
+pub(super) fn later(seconds: u64) -> Response<Body> {
+    gate::come_back(&format!("too many wrong tokens came from this address; come back in {seconds} seconds"), seconds)
+}
+
+/// Puts on record that nothing was offered where a token is needed; a wrong one stands there already.
+pub(super) fn note_stranger(engine: &Engine, peer: Peer, path: &str, headers: &HeaderMap) {
+    if bearer(headers).is_none() {
+        engine.audit_refused(Kind::RefusedLogin, "no token", "", Some(peer.address), &format!("{path}: {}", offered(None)));
+    }
 }
 
 fn no_entry(message: &str) -> Response<Body> {

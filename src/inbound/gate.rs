@@ -9,17 +9,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 
-use super::Body;
+use super::throttle::Throttle;
+use super::{Body, refused};
 use crate::config::DoorLimits;
 use crate::core::ids::{AgentName, Millis};
 use crate::core::pace::{Pace, Rate, crowded};
+use crate::engine::Engine;
 
 /// Callers whose pace is known at a time. There are never so many bots; of addresses the least busy are forgotten.
 const MAX_KNOWN: usize = 16_384;
-/// Bytes of bodies that one bot has under way: eight of the largest.
-pub(super) const MAX_BODIES: usize = 32 << 20;
-/// A caller that stays over its limit is logged so often.
-const LOG_EVERY_MS: u64 = 60_000;
 
 /// Over a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,18 +29,16 @@ pub(super) struct TooMuch {
 
 #[derive(Default)]
 pub(super) struct Gate {
-    agents: Mutex<HashMap<AgentName, Caller>>,
-    addresses: Mutex<HashMap<IpAddr, Caller>>,
+    agents: Mutex<HashMap<AgentName, Pace>>,
+    addresses: Mutex<HashMap<IpAddr, Pace>>,
     searches: Mutex<Pace>,
+    /// Wrong tokens at the page's doors.
+    pub tries: Throttle,
     pub sockets: Arc<Shares<AgentName>>,
     pub connections: Arc<Shares<IpAddr>>,
-    pub bodies: Arc<Shares<AgentName>>,
-}
-
-#[derive(Default)]
-struct Caller {
-    pace: Pace,
-    logged: Option<Millis>,
+    /// Bytes of requests and frames that are not whole yet: of bots, and of whoever sends forms.
+    pub half_sent: Arc<Shares<AgentName>>,
+    pub half_sent_forms: Arc<Shares<IpAddr>>,
 }
 
 impl Gate {
@@ -71,28 +67,16 @@ fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn pass<K: Eq + Hash + Clone + std::fmt::Debug>(
-    table: &Mutex<HashMap<K, Caller>>,
-    now: Millis,
-    key: &K,
-    limit: &'static str,
-    max: u32,
-) -> Result<(), TooMuch> {
+fn pass<K: Eq + Hash + Clone>(table: &Mutex<HashMap<K, Pace>>, now: Millis, key: &K, limit: &'static str, max: u32) -> Result<(), TooMuch> {
     let mut table = lock(table);
-    if let Some(over) = crowded(table.len(), MAX_KNOWN, now, table.values().map(|caller| caller.pace.until())) {
-        table.retain(|_, caller| caller.pace.until() > over);
+    if let Some(over) = crowded(table.len(), MAX_KNOWN, now, table.values().map(Pace::until)) {
+        table.retain(|_, pace| pace.until() > over);
     }
     if !table.contains_key(key) {
-        table.insert(key.clone(), Caller::default());
+        table.insert(key.clone(), Pace::default());
     }
-    let Some(caller) = table.get_mut(key) else { return Ok(()) };
-    caller.pace.try_take(now, Rate::per_second(max)).map_err(|retry_in_ms| {
-        if caller.logged.is_none_or(|at| now.since(at) >= LOG_EVERY_MS) {
-            caller.logged = Some(now);
-            tracing::warn!(caller = ?key, limit, max, "too many requests; more are refused");
-        }
-        TooMuch { limit, max: max as usize, retry_in_ms }
-    })
+    let Some(pace) = table.get_mut(key) else { return Ok(()) };
+    pace.try_take(now, Rate::per_second(max)).map_err(|retry_in_ms| TooMuch { limit, max: max as usize, retry_in_ms })
 }
 
 /// The address that counts: all of an IPv6 network of 64 bits is one caller.
@@ -131,28 +115,26 @@ impl<K: Eq + Hash + Clone> Shares<K> {
 }
 
 impl<K: Eq + Hash + Clone> Share<K> {
-    /// Takes so much more, unless all shares of this key would then be more than `max`.
-    pub(super) fn grow(&mut self, by: usize, max: usize, limit: &'static str) -> Result<(), TooMuch> {
+    /// Is so much from now on, unless that is more than before and all shares of this key would then be more than `max`.
+    pub(super) fn hold(&mut self, much: usize, max: usize, limit: &'static str) -> Result<(), TooMuch> {
         let mut all = lock(&self.of.0);
-        let held = all.get(&self.key).copied().unwrap_or_default();
-        if held + by > max {
+        let others = all.get(&self.key).copied().unwrap_or_default().saturating_sub(self.held);
+        if much > self.held && others + much > max {
             return Err(TooMuch { limit, max, retry_in_ms: 5_000 });
         }
-        all.insert(self.key.clone(), held + by);
-        self.held += by;
+        self.held = much;
+        match others + much {
+            0 => all.remove(&self.key),
+            sum => all.insert(self.key.clone(), sum),
+        };
         Ok(())
     }
 }
 
 impl<K: Eq + Hash + Clone> Drop for Share<K> {
     fn drop(&mut self) {
-        let mut all = lock(&self.of.0);
-        if let Some(held) = all.get_mut(&self.key) {
-            *held -= self.held;
-            if *held == 0 {
-                all.remove(&self.key);
-            }
-        }
+        // Less is never refused.
+        let _ = self.hold(0, 0, "");
     }
 }
 
@@ -165,10 +147,14 @@ impl TooMuch {
         self.retry_in_ms.div_ceil(1_000).max(1)
     }
 
-    pub(super) fn response(&self) -> Response<Body> {
-        let mut response = super::error(StatusCode::TOO_MANY_REQUESTS, &self.sentence());
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(self.seconds()));
-        response
+    /// On record, and told.
+    pub(super) fn refuse(&self, engine: &Engine, who: &str, address: IpAddr) -> Response<Body> {
+        self.note(engine, who, address);
+        come_back(&self.sentence(), self.seconds())
+    }
+
+    pub(super) fn note(&self, engine: &Engine, who: &str, address: IpAddr) {
+        refused(engine, self.limit, who, address, &self.sentence());
     }
 
     /// The same for a peer with which no HTTP was spoken yet.
@@ -177,6 +163,13 @@ impl TooMuch {
         let head = "HTTP/1.1 429 Too Many Requests\r\nconnection: close\r\ncontent-type: application/json";
         format!("{head}\r\nretry-after: {}\r\ncontent-length: {}\r\n\r\n{body}", self.seconds(), body.len()).into()
     }
+}
+
+/// 429, and when to try again.
+pub(super) fn come_back(why: &str, seconds: u64) -> Response<Body> {
+    let mut response = super::error(StatusCode::TOO_MANY_REQUESTS, why);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    response
 }
 
 #[cfg(test)]
@@ -219,11 +212,12 @@ mod tests {
     fn a_share_is_given_back_whole_and_leaves_nothing() {
         let shares = Arc::<Shares<&str>>::default();
         let (mut one, mut two) = (shares.share("a"), shares.share("a"));
-        assert!(
-            one.grow(60, 100, "l").is_ok() && one.grow(30, 100, "l").is_ok() && two.grow(11, 100, "l").is_err() && two.grow(10, 100, "l").is_ok()
-        );
+        let held = [(&mut one, 60), (&mut two, 40)].map(|(share, much)| share.hold(much, 100, "l").is_ok());
+        assert_eq!(held, [true, true]);
+        assert_eq!(one.hold(61, 100, "l"), Err(TooMuch { limit: "l", max: 100, retry_in_ms: 5_000 }));
+        assert!(one.hold(30, 100, "l").is_ok() && two.hold(70, 100, "l").is_ok() && two.hold(71, 100, "l").is_err());
         drop(one);
-        assert!(two.grow(90, 100, "l").is_ok());
+        assert!(two.hold(100, 100, "l").is_ok());
         drop(two);
         assert_eq!(shares.holders(), 0);
     }

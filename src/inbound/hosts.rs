@@ -1,20 +1,18 @@
 //! Which Host and Origin a request may carry, so that a page somebody visits cannot reach the relay through their
 //! browser (DNS rebinding). Checked on every route.
 
+use hyper::Uri;
 use hyper::header::{HOST, HeaderMap, ORIGIN};
-use hyper::{Response, StatusCode, Uri};
 
-use super::Body;
 use crate::config::Config;
 
-/// `None` when the request may pass.
-pub(super) fn check(config: &Config, uri: &Uri, headers: &HeaderMap) -> Option<Response<Body>> {
+/// `None` when the request may pass; else which header is wrong and what is to be said.
+pub(super) fn check(config: &Config, uri: &Uri, headers: &HeaderMap) -> Option<(&'static str, String)> {
     let host = uri.host().or_else(|| headers.get(HOST)?.to_str().ok()).map(host_only);
     let host = host.unwrap_or_default().to_ascii_lowercase();
     if !allowed(config, &host) {
-        let shown: String = host.chars().filter(|c| !c.is_control()).take(100).collect();
-        let message = format!("the host \"{shown}\" is not one of this relay's: set public_url or allowed_hosts in bridge.toml");
-        return Some(super::error(StatusCode::FORBIDDEN, &message));
+        let shown = shown(&host);
+        return Some(("Host", format!("the host \"{shown}\" is not one of this relay's: set public_url or allowed_hosts in bridge.toml")));
     }
     let origin = headers.get(ORIGIN)?.to_str().unwrap_or("null");
     let from = origin.split_once("://").map_or(origin, |(_, rest)| host_only(rest)).to_ascii_lowercase();
@@ -22,7 +20,11 @@ pub(super) fn check(config: &Config, uri: &Uri, headers: &HeaderMap) -> Option<R
     if from == host && !from.is_empty() {
         return None;
     }
-    Some(super::error(StatusCode::FORBIDDEN, "requests from another origin are not allowed"))
+    Some(("Origin", format!("requests from another origin, here \"{}\", are not allowed", shown(origin))))
+}
+
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(100).collect()
 }
 
 fn allowed(config: &Config, host: &str) -> bool {
@@ -48,11 +50,11 @@ fn host_only(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn status(public: Option<&str>, host: &str, origin: Option<&str>) -> Option<StatusCode> {
+    fn status(public: Option<&str>, host: &str, origin: Option<&str>) -> Option<&'static str> {
         at("127.0.0.1:8787", public, host, origin)
     }
 
-    fn at(listen: &str, public: Option<&str>, host: &str, origin: Option<&str>) -> Option<StatusCode> {
+    fn at(listen: &str, public: Option<&str>, host: &str, origin: Option<&str>) -> Option<&'static str> {
         let flags = crate::config::Flags { config: Some("/dev/null".into()), listen: Some(listen.into()), ..Default::default() };
         let mut config = crate::config::load(&flags, &|_| None).unwrap();
         config.public_url = public.map(str::to_owned);
@@ -61,7 +63,7 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(ORIGIN, origin.parse().unwrap());
         }
-        check(&config, &Uri::from_static("/mcp"), &headers).map(|r| r.status())
+        check(&config, &Uri::from_static("/mcp"), &headers).map(|(header, _)| header)
     }
 
     #[test]
@@ -71,7 +73,7 @@ mod tests {
         }
         assert_eq!(status(Some("https://bridge.example.org/x"), "bridge.example.org", None), None);
         for host in ["evil.example", "localhost.evil.example", "", "127.0.0.1.evil.example"] {
-            assert_eq!(status(None, host, None), Some(StatusCode::FORBIDDEN), "{host}");
+            assert_eq!(status(None, host, None), Some("Host"), "{host}");
         }
     }
 
@@ -80,7 +82,7 @@ mod tests {
         assert_eq!(at("192.0.2.1:8787", None, "192.0.2.1:8787", None), None);
         assert_eq!(at("[2001:db8::1]:8787", None, "[2001:db8::1]:8787", None), None);
         for (listen, host) in [("192.0.2.1:8787", "192.0.2.2:8787"), ("0.0.0.0:8787", "0.0.0.0:8787"), ("0.0.0.0:8787", "192.0.2.1:8787")] {
-            assert_eq!(at(listen, None, host, None), Some(StatusCode::FORBIDDEN), "{listen} {host}");
+            assert_eq!(at(listen, None, host, None), Some("Host"), "{listen} {host}");
         }
     }
 
@@ -88,7 +90,7 @@ mod tests {
     fn a_foreign_origin_is_refused() {
         assert_eq!(status(None, "localhost:8787", Some("http://localhost:8787")), None);
         for origin in ["https://evil.example", "null", "http://127.0.0.1:8787"] {
-            assert_eq!(status(None, "localhost:8787", Some(origin)), Some(StatusCode::FORBIDDEN), "{origin}");
+            assert_eq!(status(None, "localhost:8787", Some(origin)), Some("Origin"), "{origin}");
         }
     }
 }

@@ -14,7 +14,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::auth::NoEntry;
 use super::peer::Peer;
+use super::throttle::Throttle;
 use super::{Body, auth};
 use crate::config::TokenHash;
 use crate::engine::{Engine, Visitor};
@@ -27,20 +29,49 @@ const LIFE: Duration = Duration::from_secs(120);
 const HEADER: Duration = Duration::from_secs(75);
 
 /// On the relay's own address: for the owner, and for whoever has the token of [metrics].
-pub(super) fn answer(engine: &Engine, peer: Peer, method: &Method, headers: &HeaderMap) -> Response<Body> {
-    let owner = || matches!(auth::visitor(engine, peer, headers), Some(Visitor::Owner));
-    if has_token(engine, headers) == Some(true) || owner() { text(engine, method) } else { shut(engine) }
+pub(super) fn answer(engine: &Engine, tries: &Throttle, peer: Peer, method: &Method, headers: &HeaderMap) -> Response<Body> {
+    let by_its_own = |token: &&str| tries.may_try(engine.now(), peer.address).is_ok() && is_its_own(engine, token);
+    if auth::bearer(headers).filter(by_its_own).is_some() {
+        return text(engine, method);
+    }
+    match auth::visitor(engine, tries, peer, headers) {
+        Ok((Visitor::Owner, _)) => text(engine, method),
+        Ok((viewer, _)) => {
+            super::refused(engine, "for the owner only", &viewer.to_string(), peer.address, "/metrics is for the owner only");
+            shut(engine, NoEntry::Stranger)
+        }
+        Err(why) => {
+            auth::note_stranger(engine, peer, "/metrics", headers);
+            shut(engine, why)
+        }
+    }
 }
 
-/// `None` where none is asked for.
-fn has_token(engine: &Engine, headers: &HeaderMap) -> Option<bool> {
-    let wanted = engine.config().scrape.token?;
-    Some(auth::bearer(headers).is_some_and(|given| TokenHash::of(given) == wanted))
+fn is_its_own(engine: &Engine, token: &str) -> bool {
+    engine.config().scrape.token.is_some_and(|wanted| TokenHash::of(token) == wanted)
 }
 
-fn shut(engine: &Engine) -> Response<Body> {
+/// On the listener of its own, where nobody is asked for a token unless there is one.
+fn answer_alone(engine: &Engine, tries: &Throttle, peer: Peer, method: &Method, headers: &HeaderMap) -> Response<Body> {
+    if engine.config().scrape.token.is_none() {
+        return text(engine, method);
+    }
+    let looked_at = auth::bearer(headers).map(|token| auth::look(engine, tries, peer, token, |token| is_its_own(engine, token).then_some(())));
+    match looked_at.unwrap_or(Err(NoEntry::Stranger)) {
+        Ok(()) => text(engine, method),
+        Err(why) => {
+            auth::note_stranger(engine, peer, "/metrics", headers);
+            shut(engine, why)
+        }
+    }
+}
+
+fn shut(engine: &Engine, why: NoEntry) -> Response<Body> {
     engine.metrics().auth_failures.one("metrics");
-    auth::not_for_metrics()
+    match why {
+        NoEntry::Stranger => auth::not_for_metrics(),
+        NoEntry::Later(seconds) => auth::later(seconds),
+    }
 }
 
 fn text(engine: &Engine, method: &Method) -> Response<Body> {
@@ -54,30 +85,30 @@ fn text(engine: &Engine, method: &Method) -> Response<Body> {
 
 /// On a listener of its own, until `stop`.
 pub async fn serve(listener: TcpListener, engine: Arc<Engine>, stop: CancellationToken) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let (places, tries) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::<Throttle>::default());
     while let Ok(place) = places.clone().acquire_owned().await {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = stop.cancelled() => return,
         };
-        let Ok((tcp, _)) = accepted else {
+        let Ok((tcp, from)) = accepted else {
             tokio::time::sleep(Duration::from_millis(200)).await;
             continue;
         };
-        let (engine, stop) = (engine.clone(), stop.clone());
+        let (engine, stop, tries) = (engine.clone(), stop.clone(), tries.clone());
+        let peer = Peer { address: from.ip().to_canonical(), https: false };
         tokio::spawn(async move {
-            let served = tokio::time::timeout(LIFE, connection(tcp, engine));
+            let served = tokio::time::timeout(LIFE, connection(tcp, engine, tries, peer));
             let _ = stop.run_until_cancelled(served).await;
             drop(place);
         });
     }
 }
 
-async fn connection(tcp: TcpStream, engine: Arc<Engine>) {
+async fn connection(tcp: TcpStream, engine: Arc<Engine>, tries: Arc<Throttle>, peer: Peer) {
     let service = service_fn(move |request: Request<Incoming>| {
         let response = match request.uri().path() {
-            "/metrics" if has_token(&engine, request.headers()) == Some(false) => shut(&engine),
-            "/metrics" => text(&engine, request.method()),
+            "/metrics" => answer_alone(&engine, &tries, peer, request.method(), request.headers()),
             _ => super::error(StatusCode::NOT_FOUND, "only /metrics is at this address"),
         };
         async move { Ok::<_, Infallible>(response) }

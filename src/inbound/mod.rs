@@ -3,24 +3,31 @@
 //! Every door authenticates, parses, calls the engine and words the result; none decides anything.
 
 mod auth;
+mod body;
 pub mod control;
 mod gate;
 mod hosts;
 mod mcp;
+mod metered;
 pub mod metrics;
 mod peer;
 mod routes;
 mod server;
+mod throttle;
 mod tools;
 mod ui;
 mod websocket;
 
 pub use server::serve;
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::{Response, StatusCode, header};
+
+use crate::engine::{Engine, Kind};
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type Body = UnsyncBoxBody<Bytes, BoxError>;
@@ -32,6 +39,11 @@ pub(crate) fn error(status: StatusCode, message: &str) -> Response<Body> {
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
     response
+}
+
+/// Puts on record that a door did not take something, by which rule. Counted together with what is alike.
+fn refused(engine: &Engine, rule: &'static str, who: &str, address: IpAddr, what: &str) {
+    engine.audit_refused(Kind::RefusedRequest, rule, who, Some(address.to_canonical()), what);
 }
 
 /// `allowed`: what the address does take.

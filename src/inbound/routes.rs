@@ -9,12 +9,13 @@ use warp::http::StatusCode;
 use warp::reply::{Reply, Response};
 use warp::{Filter, Rejection};
 
+use super::gate::Gate;
 use super::ui;
 use crate::engine::Engine;
 use crate::wire::install;
 
-pub(super) fn routes(engine: Arc<Engine>) -> BoxedFilter<(Response,)> {
-    let page = ui::routes(engine.clone());
+pub(super) fn routes(engine: Arc<Engine>, gate: Arc<Gate>) -> BoxedFilter<(Response,)> {
+    let page = ui::routes(engine.clone(), gate);
     let health = warp::path!("health").and(warp::get()).map(|| json(StatusCode::OK, &serde_json::json!({"status": "ok"})));
     let for_ready = engine.clone();
     let ready = warp::path!("ready").and(warp::get()).map(move || ready(&for_ready));
@@ -44,10 +45,6 @@ fn installer(engine: &Engine, host: Option<String>, proto: Option<String>) -> Re
 async fn explain(rejection: Rejection) -> Result<Response, Infallible> {
     let (status, message) = if rejection.is_not_found() {
         (StatusCode::NOT_FOUND, "there is nothing at this address")
-    } else if rejection.find::<warp::reject::PayloadTooLarge>().is_some() {
-        (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large")
-    } else if rejection.find::<warp::reject::LengthRequired>().is_some() {
-        (StatusCode::LENGTH_REQUIRED, "a body needs its content-length here")
     } else if rejection.find::<warp::reject::MethodNotAllowed>().is_some() {
         (StatusCode::METHOD_NOT_ALLOWED, "this address does not take this method")
     } else {

@@ -5,12 +5,14 @@ use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http_body_util::BodyExt;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::Service;
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
@@ -21,15 +23,17 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::gate::{self, Gate, Share};
-use super::{Body, auth, hosts, mcp, metrics, peer, routes, ui, websocket};
-use crate::core::audit::Kind;
-use crate::engine::Engine;
+use super::peer::Peer;
+use super::{Body, auth, body, error, hosts, mcp, metrics, peer, refused, routes, ui, websocket};
+use crate::engine::{Engine, Kind};
 
 /// A connection that says nothing at all for so long is closed.
 const FIRST_BYTE: Duration = Duration::from_secs(10);
 /// For the head of a request, and between two requests: shorter breaks clients that keep connections for later.
 const HEADER: Duration = Duration::from_secs(75);
 const MAX_HEAD: usize = 64 * 1024;
+/// What a page's form brings: an answer that a person writes, percent-encoded.
+const MAX_FORM: usize = 1 << 20;
 /// What is still under way at a stop gets so long to end.
 const DRAIN: Duration = Duration::from_secs(4);
 
@@ -40,7 +44,7 @@ pub async fn serve(listener: TcpListener, engine: Arc<Engine>, stop: Cancellatio
     let end_streams = CancellationToken::new();
     let gate = Arc::<Gate>::default();
     let router = Router {
-        web: Arc::new(warp_service(engine.clone())),
+        web: Arc::new(routes::routes(engine.clone(), gate.clone())),
         mcp: mcp::Mcp::new(engine.clone(), gate.clone(), end_streams.clone()),
         gate: gate.clone(),
         engine: engine.clone(),
@@ -49,15 +53,18 @@ pub async fn serve(listener: TcpListener, engine: Arc<Engine>, stop: Cancellatio
     let graceful = GracefulShutdown::new();
     loop {
         let accepted = tokio::select! {
-            accepted = accept(&listener, &places) => accepted,
+            accepted = accept(&listener, &places, &engine) => accepted,
             () = stop.cancelled() => break,
         };
         let Some((tcp, from, permit)) = accepted else { continue };
         let mut share = gate.connections.share(gate::caller(from.ip()));
-        match share.grow(1, engine.config().doors.max_connections_per_address, "max_connections_per_address") {
+        match share.hold(1, engine.config().doors.max_connections_per_address, "max_connections_per_address") {
             Ok(()) => connection(tcp, from, router.clone(), &graceful, Place { _permit: permit, _share: share }),
             // As much of it as goes at once: who opens so many gets no task to wait with.
-            Err(over) => drop(tcp.try_write(&over.bytes())),
+            Err(over) => {
+                over.note(&engine, "", from.ip());
+                drop(tcp.try_write(&over.bytes()));
+            }
         }
     }
     drop(listener);
@@ -73,7 +80,11 @@ pub async fn serve(listener: TcpListener, engine: Arc<Engine>, stop: Cancellatio
     end_streams.cancel();
 }
 
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+async fn accept(listener: &TcpListener, places: &Arc<Semaphore>, engine: &Engine) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    if places.available_permits() == 0 {
+        let what = format!("max_connections = {} is reached; who comes now waits until one ends", engine.config().doors.max_connections);
+        engine.audit_refused(Kind::RefusedRequest, "max_connections", "", None, &what);
+    }
     let place = places.clone().acquire_owned().await.ok()?;
     match listener.accept().await {
         Ok((tcp, peer)) => Some((tcp, peer, place)),
@@ -114,19 +125,32 @@ fn connection(tcp: TcpStream, from: SocketAddr, router: Router, graceful: &Grace
             .max_concurrent_streams(64)
             .keep_alive_interval(Duration::from_secs(20))
             .max_header_list_size(MAX_HEAD as u32);
-        let service = PerConnection { router, from, place };
+        let (engine, asked) = (router.engine.clone(), Arc::<AtomicBool>::default());
+        let service = PerConnection { router, from, place, asked: asked.clone() };
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(tcp), service).into_owned();
         if let Err(e) = watcher.watch(connection).await {
             tracing::debug!(error = %e, "a connection ended badly");
+            if let Some((rule, what)) = broken(e.downcast_ref(), asked.load(Ordering::Relaxed)) {
+                refused(&engine, rule, "", from.ip(), &what);
+            }
         }
     });
 }
 
-type WarpService = warp::filters::BoxedFilter<(warp::reply::Response,)>;
-
-fn warp_service(engine: Arc<Engine>) -> WarpService {
-    routes::routes(engine)
+/// What the security log says of a connection that did not speak HTTP well, by rule. `asked`: a whole request had come before.
+fn broken(error: Option<&hyper::Error>, asked: bool) -> Option<(&'static str, String)> {
+    let error = error?;
+    Some(match error {
+        e if e.is_parse_too_large() => ("size of a head", format!("a request's head has more than {MAX_HEAD} bytes")),
+        e if e.is_parse() => ("no HTTP", format!("this is no HTTP: {e}")),
+        // Between two requests a connection may be silent as long as it likes; then it is closed.
+        e if e.is_timeout() && !asked => ("time of a head", format!("a request's head did not arrive within {} seconds", HEADER.as_secs())),
+        e if e.is_incomplete_message() => ("half a request", "the connection ended within a request".to_owned()),
+        _ => return None,
+    })
 }
+
+type WarpService = warp::filters::BoxedFilter<(warp::reply::Response,)>;
 
 #[derive(Clone)]
 struct Router {
@@ -141,6 +165,8 @@ struct PerConnection {
     router: Router,
     from: SocketAddr,
     place: Arc<Place>,
+    /// A whole request has come.
+    asked: Arc<AtomicBool>,
 }
 
 impl Service<Request<Incoming>> for PerConnection {
@@ -149,6 +175,7 @@ impl Service<Request<Incoming>> for PerConnection {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
+        self.asked.store(true, Ordering::Relaxed);
         let (router, from, place) = (self.router.clone(), self.from, self.place.clone());
         Box::pin(async move { Ok(router.route(request, from, place).await) })
     }
@@ -157,40 +184,38 @@ impl Service<Request<Incoming>> for PerConnection {
 impl Router {
     async fn route(self, mut request: Request<Incoming>, from: SocketAddr, place: Arc<Place>) -> Response<Body> {
         let config = self.engine.config();
-        if let Some(refusal) = hosts::check(&config, request.uri(), request.headers()) {
-            return refusal;
-        }
         let peer = peer::of(&config, from.ip(), request.uri(), request.headers());
+        if let Some((rule, why)) = hosts::check(&config, request.uri(), request.headers()) {
+            refused(&self.engine, rule, "", peer.address, &why);
+            return error(StatusCode::FORBIDDEN, &why);
+        }
         let now = self.engine.now();
         if let Err(over) = self.gate.address(now, gate::caller(peer.address), &config.doors) {
-            return over.response();
+            return over.refuse(&self.engine, "", peer.address);
         }
         if ui::door::is_page(request.uri().path())
-            && let Some(refusal) = ui::door::admit(&self.engine, peer, &mut request)
+            && let Some(refusal) = ui::door::admit(&self.engine, &self.gate.tries, peer, &mut request)
         {
             return refusal;
         }
         if let Err(over) = self.gate.search(now, request.uri().path(), &config.doors) {
-            return over.response();
+            return over.refuse(&self.engine, "", peer.address);
         }
         match request.uri().path() {
             "/mcp" => match auth::agent(&self.engine, peer, "/mcp", request.headers()) {
                 None => self.stranger("mcp"),
                 Some(caller) => match self.gate.agent(now, &caller, &config.doors) {
-                    Ok(()) => self.mcp.handle(request, caller).await,
-                    Err(over) => {
-                        self.engine.audit_refused(Kind::Policy, caller.as_str(), peer.address, &over.sentence());
-                        over.response()
-                    }
+                    Ok(()) => self.mcp.handle(request, caller, peer.address).await,
+                    Err(over) => over.refuse(&self.engine, caller.as_str(), peer.address),
                 },
             },
             "/bridge/connect" if *request.method() != Method::GET => super::wrong_method("GET"),
             "/bridge/connect" => match auth::agent(&self.engine, peer, "/bridge/connect", request.headers()) {
                 None => self.stranger("connect"),
-                Some(caller) => websocket::upgrade(request, self.engine, self.gate, caller, &self.sockets, place).await,
+                Some(caller) => websocket::upgrade(request, self.engine, self.gate, (caller, peer.address), &self.sockets, place).await,
             },
-            "/metrics" => metrics::answer(&self.engine, peer, request.method(), request.headers()),
-            _ => self.ordinary(request).await,
+            "/metrics" => metrics::answer(&self.engine, &self.gate.tries, peer, request.method(), request.headers()),
+            _ => self.ordinary(request, peer).await,
         }
     }
 
@@ -199,7 +224,18 @@ impl Router {
         auth::unauthorized()
     }
 
-    async fn ordinary(self, request: Request<Incoming>) -> Response<Body> {
+    /// Only a form brings anything with it; it is read before its route is looked for.
+    async fn ordinary(self, request: Request<Incoming>, peer: Peer) -> Response<Body> {
+        let (parts, incoming) = request.into_parts();
+        let mut form = Bytes::new();
+        if parts.method == Method::POST {
+            let mut share = self.gate.half_sent_forms.share(gate::caller(peer.address));
+            form = match body::read(incoming, MAX_FORM, &mut share, body::OF_ADDRESS).await {
+                Ok(form) => form,
+                Err(broken) => return broken.refuse(&self.engine, "", peer.address),
+            };
+        }
+        let request = Request::from_parts(parts, Full::new(form));
         let service = TowerToHyperService::new(warp::service((*self.web).clone()));
         match service.call(request).await {
             Ok(response) => response.map(|body| body.map_err(Into::into).boxed_unsync()),

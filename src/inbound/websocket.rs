@@ -1,6 +1,7 @@
 //! The bots' door: WebSocket at /bridge/connect. Owns the upgrade, pings, the order in which a bot is told things, and
 //! the calls that run on one socket. The socket's read buffer is small: ten thousand idle bots fit in 100 MB.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,15 +15,16 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::error::CapacityError;
+use tokio_tungstenite::tungstenite::error::{CapacityError, ProtocolError};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 
 use super::gate::Gate;
+use super::metered::Metered;
 use super::server::Place;
-use super::{Body, tools};
+use super::{Body, refused, tools};
 use crate::core::ids::AgentName;
 use crate::engine::{Connection, Engine, ToBot as Told};
 use crate::wire::frames::{FromBot, ToBot, parse};
@@ -42,7 +44,7 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
 /// Tool calls under way on one socket; one more is answered with a refusal.
 const MAX_CALLS: usize = 256;
 
-type Socket = WebSocketStream<TokioIo<Upgraded>>;
+type Socket = WebSocketStream<Metered<TokioIo<Upgraded>>>;
 
 /// Answers the upgrade and serves the socket on a task of its own, which keeps the connection's `place` until it ends. The
 /// bot is connected before it reads the answer: whoever it tells so may ask it at once.
@@ -50,7 +52,7 @@ pub(super) async fn upgrade(
     mut request: Request<Incoming>,
     engine: Arc<Engine>,
     gate: Arc<Gate>,
-    caller: AgentName,
+    (caller, address): (AgentName, IpAddr),
     tasks: &tokio_util::task::TaskTracker,
     place: Arc<Place>,
 ) -> Response<Body> {
@@ -61,8 +63,8 @@ pub(super) async fn upgrade(
     let doors = &engine.config().doors;
     let mut share = gate.sockets.share(caller.clone());
     let room = gate.agent(engine.now(), &caller, doors);
-    if let Err(over) = room.and_then(|()| share.grow(1, doors.max_connections_per_agent, "max_connections_per_agent")) {
-        return over.response();
+    if let Err(over) = room.and_then(|()| share.hold(1, doors.max_connections_per_agent, "max_connections_per_agent")) {
+        return over.refuse(&engine, caller.as_str(), address);
     }
     let connection = match engine.connect(&caller).await {
         Ok(Some(connection)) => connection,
@@ -76,7 +78,7 @@ pub(super) async fn upgrade(
     let upgraded = hyper::upgrade::on(&mut request);
     tasks.spawn(async move {
         match upgraded.await {
-            Ok(io) => serve(io, engine, gate, connection).await,
+            Ok(io) => serve(io, engine, gate, connection, address).await,
             Err(e) => tracing::debug!(error = %e, "an upgrade did not complete"),
         }
         drop((place, share));
@@ -100,15 +102,16 @@ fn handshake(headers: &HeaderMap) -> Option<HeaderValue> {
     HeaderValue::from_str(&derive_accept_key(headers.get(SEC_WEBSOCKET_KEY)?.as_bytes())).ok()
 }
 
-async fn serve(io: Upgraded, engine: Arc<Engine>, gate: Arc<Gate>, connection: Connection) {
+async fn serve(io: Upgraded, engine: Arc<Engine>, gate: Arc<Gate>, connection: Connection, address: IpAddr) {
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
         .write_buffer_size(0)
         .max_write_buffer_size(2 * MAX_MESSAGE)
         .max_message_size(Some(MAX_MESSAGE))
         .max_frame_size(Some(MAX_MESSAGE));
-    let socket = WebSocketStream::from_raw_socket(TokioIo::new(io), Role::Server, Some(config)).await;
-    Session::new(socket, connection, engine, gate).run().await;
+    let io = Metered::new(TokioIo::new(io), gate.half_sent.share(connection.name.clone()));
+    let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
+    Session::new(socket, connection, engine, gate, address).run().await;
 }
 
 async fn close(mut socket: Socket, code: CloseCode, reason: &'static str) {
@@ -122,6 +125,7 @@ struct Session {
     connection: Connection,
     engine: Arc<Engine>,
     gate: Arc<Gate>,
+    address: IpAddr,
     /// Nothing is read before: the bot sent more than it may.
     slowed: Option<Instant>,
     calls: JoinSet<(Value, Value)>,
@@ -134,8 +138,19 @@ struct Session {
 type End = Option<(CloseCode, &'static str)>;
 
 impl Session {
-    fn new(socket: Socket, connection: Connection, engine: Arc<Engine>, gate: Arc<Gate>) -> Self {
-        Self { socket, connection, engine, gate, slowed: None, calls: JoinSet::new(), introduced: false, restarting: false, silent_pings: 0 }
+    fn new(socket: Socket, connection: Connection, engine: Arc<Engine>, gate: Arc<Gate>, address: IpAddr) -> Self {
+        let (slowed, calls) = (None, JoinSet::new());
+        Self { socket, connection, engine, gate, address, slowed, calls, introduced: false, restarting: false, silent_pings: 0 }
+    }
+
+    fn note(&self, rule: &'static str, what: &str) {
+        refused(&self.engine, rule, self.connection.name.as_str(), self.address, what);
+    }
+
+    /// What was sent is put on record, and closes the socket.
+    fn reject(&self, code: CloseCode, why: &'static str) -> Result<(), End> {
+        self.note(why, why);
+        Err(Some((code, why)))
     }
 
     async fn run(mut self) {
@@ -178,6 +193,14 @@ impl Session {
         self.silent_pings = 0;
         let over = self.gate.agent(self.engine.now(), &self.connection.name, &self.engine.config().doors).err();
         self.slowed = over.map(|over| Instant::now() + Duration::from_millis(over.retry_in_ms));
+        if let Some(over) = over {
+            over.note(&self.engine, self.connection.name.as_str(), self.address);
+        }
+        match &frame {
+            Some(Ok(Message::Ping(payload) | Message::Pong(payload))) => self.socket.get_mut().control(payload.len()),
+            Some(Ok(_)) => self.socket.get_mut().whole(),
+            _ => {}
+        }
         match frame {
             Some(Ok(Message::Text(text))) => match (parse(&text), over) {
                 // A call is told so, everything else is taken, only later. So is an answer: it must not be lost.
@@ -191,12 +214,25 @@ impl Session {
                 self.connection.said_goodbye();
                 Err(None)
             }
-            Some(Ok(Message::Binary(_))) => Err(Some((CloseCode::Unsupported, "frames are JSON text"))),
+            Some(Ok(Message::Binary(_))) => self.reject(CloseCode::Unsupported, "frames are JSON text"),
             Some(Ok(_)) => Ok(()),
-            Some(Err(WsError::Capacity(CapacityError::MessageTooLong { .. }))) => Err(Some((CloseCode::Size, "a frame has at most 4194304 bytes"))),
-            Some(Err(WsError::Utf8(_))) => Err(Some((CloseCode::Invalid, "text frames are UTF-8"))),
-            Some(Err(WsError::Protocol(_))) => Err(Some((CloseCode::Protocol, "not a WebSocket frame"))),
-            Some(Err(_)) | None => Err(None),
+            Some(Err(e)) => self.failed(&e),
+            None => Err(None),
+        }
+    }
+
+    fn failed(&self, error: &WsError) -> Result<(), End> {
+        if let Some(over) = self.socket.get_ref().over {
+            over.note(&self.engine, self.connection.name.as_str(), self.address);
+            return Err(Some((CloseCode::Size, "too many bytes half sent")));
+        }
+        match error {
+            WsError::Capacity(CapacityError::MessageTooLong { .. }) => self.reject(CloseCode::Size, "a frame has at most 4194304 bytes"),
+            WsError::Utf8(_) => self.reject(CloseCode::Invalid, "text frames are UTF-8"),
+            // Gone without a close frame: an ordinary end.
+            WsError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => Err(None),
+            WsError::Protocol(_) => self.reject(CloseCode::Protocol, "not a WebSocket frame"),
+            _ => Err(None),
         }
     }
 
@@ -224,6 +260,7 @@ impl Session {
     async fn call(&mut self, id: Arc<str>, tool: String, arguments: serde_json::Map<String, Value>, traceparent: Option<String>) -> Result<(), End> {
         if self.calls.len() >= MAX_CALLS {
             let text = format!("{MAX_CALLS} calls are under way on this connection; wait for one to end");
+            self.note("calls under way", &text);
             return self.send_result(&Value::from(&*id), &misuse(text)).await;
         }
         let (engine, caller) = (self.engine.clone(), self.connection.name.clone());

@@ -79,9 +79,11 @@ async fn without_a_login_people_are_led_to_it_and_programs_hear_401() {
         assert!(answer.headers()["location"].to_str().unwrap().starts_with("/ui/login"), "{path}");
         assert!(answer.headers().contains_key("content-security-policy"), "{path}");
     }
-    for path in ["/ui/api/state", "/ui/api/search", "/ui/api/nothing", "/ui/events", "/ui/export.csv", "/ui/export.ndjson"] {
+    let paths = ["/ui/api/state", "/ui/api/search", "/ui/api/nothing", "/ui/events", "/ui/export.csv", "/ui/export.ndjson"];
+    for (n, path) in paths.into_iter().enumerate() {
         for bearer in ["", "wrong", &token("alice")] {
-            let request = http().get(format!("{}{path}", relay.url())).bearer_auth(bearer);
+            // Wrong tokens are counted by address.
+            let request = http().get(format!("{}{path}", relay.url())).bearer_auth(bearer).header("x-forwarded-for", format!("203.0.113.{n}"));
             let answer = soon(path, request.send()).await.unwrap();
             assert_eq!(answer.status(), 401, "{path} with {bearer}");
             assert_eq!(answer.headers()["www-authenticate"], "Bearer");
@@ -243,6 +245,35 @@ async fn wrong_tokens_are_counted_by_address_as_the_proxy_names_it() {
     assert!((1..=60).contains(&wait));
     assert_eq!(tried(OWNER, "203.0.113.2").await.status(), 303);
     assert_eq!(tried("wrong", "198.51.100.7, 203.0.113.1").await.status(), 429, "what the caller claims before the proxy's word counts for nothing");
+}
+
+#[tokio::test]
+async fn a_wrong_bearer_is_counted_as_a_wrong_login_is_and_a_session_goes_on() {
+    let relay = Relay::start("[metrics]\ntoken = \"a token of Prometheus\"", &["alice"]).await;
+    let mut browser = Browser::new(&relay);
+    assert_eq!(browser.log_in(OWNER).await.0, 303);
+    let with = async |path: &str, bearer: &str, from: &str| {
+        let request = http().get(format!("{}{path}", relay.url())).bearer_auth(bearer).header("x-forwarded-for", from);
+        soon(path, request.send()).await.unwrap()
+    };
+    for path in
+        ["/ui/api/state", "/ui/api/agents", "/metrics", "/ui/events", "/metrics", "/ui/api/search", "/ui/export.csv", "/metrics", "/ui/api/me"]
+    {
+        assert_eq!(with(path, "wrong", "127.0.0.1").await.status(), 401, "{path}");
+    }
+    assert_eq!(with("/ui/api/state", OWNER, "127.0.0.1").await.status(), 200, "nine wrong ones are not ten");
+    assert_eq!(with("/metrics", "wrong", "127.0.0.1").await.status(), 401);
+    for (path, bearer) in [("/ui/api/state", OWNER), ("/ui", "wrong"), ("/metrics", OWNER), ("/metrics", "a token of Prometheus")] {
+        let throttled = with(path, bearer, "127.0.0.1").await;
+        assert_eq!(throttled.status(), 429, "{path} with {bearer}");
+        let wait: u64 = throttled.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+        assert!((1..=60).contains(&wait));
+        assert!(text(&throttled.json().await.unwrap(), "error").contains("too many wrong tokens"), "{path}");
+    }
+    assert_eq!(browser.post("/ui/login", &[("token", OWNER)]).await.status(), 429, "one count for the login and the Bearer");
+    assert!(browser.is_in().await, "a session is no token");
+    assert_eq!(with("/ui/api/state", OWNER, "203.0.113.2").await.status(), 200);
+    assert_eq!(with("/metrics", "a token of Prometheus", "203.0.113.2").await.status(), 200);
 }
 
 #[tokio::test]

@@ -27,6 +27,7 @@ mod presence;
 mod queue;
 mod readme;
 mod refusals;
+mod refused;
 mod restart;
 mod rig;
 mod search;

@@ -6,13 +6,14 @@ mod legacy;
 mod stream;
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::{HeaderMap, Request, Response, StatusCode};
+use hyper::{HeaderMap, Request, Response};
 use rmcp::ErrorData;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
@@ -24,8 +25,8 @@ use rmcp::transport::streamable_http_server::session::never::NeverSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
-use super::gate::{Gate, MAX_BODIES, Share};
-use super::{Body, error, tools};
+use super::gate::Gate;
+use super::{Body, body, tools};
 use crate::core::ids::AgentName;
 use crate::core::trace;
 use crate::engine::Engine;
@@ -33,7 +34,6 @@ use crate::wire;
 
 /// Bodies are read up to here, so that a question that is too long is refused as an outcome and recorded.
 const MAX_BODY: usize = 4 << 20;
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const INSTRUCTIONS: &str =
     "Other agents can be asked for what they know or can do. list_agents shows them, ask_agent asks one and waits for the answer.";
 
@@ -70,7 +70,7 @@ impl Mcp {
         Self { engine, gate, service, keep_alive }
     }
 
-    pub(super) async fn handle(&self, request: Request<Incoming>, caller: AgentName) -> Response<Body> {
+    pub(super) async fn handle(&self, request: Request<Incoming>, caller: AgentName, address: IpAddr) -> Response<Body> {
         if request.method() == hyper::Method::GET
             && let Some(event) = request.headers().get("last-event-id").and_then(|v| v.to_str().ok())
         {
@@ -80,11 +80,10 @@ impl Mcp {
             return super::wrong_method("POST");
         }
         let (mut parts, body) = request.into_parts();
-        let mut share = self.gate.bodies.share(caller.clone());
-        let body = match tokio::time::timeout(BODY_TIMEOUT, read(body, &mut share)).await {
-            Ok(Ok(body)) => body,
-            Ok(Err(refusal)) => return refusal,
-            Err(_) => return error(StatusCode::REQUEST_TIMEOUT, "the body did not arrive within 30 seconds"),
+        let mut share = self.gate.half_sent.share(caller.clone());
+        let body = match body::read(body, MAX_BODY, &mut share, body::OF_AGENT).await {
+            Ok(body) => body,
+            Err(broken) => return broken.refuse(&self.engine, caller.as_str(), address),
         };
         if parts.method == hyper::Method::POST
             && let Some(call) = legacy::recognise(&parts.headers, &body)
@@ -98,22 +97,6 @@ impl Mcp {
         let answer = async move { service.handle(request).await.map(|body| body.map_err(|never| match never {}).boxed_unsync()) };
         stream::early(answer, self.keep_alive).await
     }
-}
-
-/// The whole body. What the bot has under way elsewhere counts with it.
-async fn read(body: Incoming, share: &mut Share<AgentName>) -> Result<Bytes, Response<Body>> {
-    let mut body = Limited::new(body, MAX_BODY);
-    let mut whole = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|e| match e.is::<LengthLimitError>() {
-            true => error(StatusCode::PAYLOAD_TOO_LARGE, "the body has more than 4194304 bytes"),
-            false => error(StatusCode::BAD_REQUEST, "the body could not be read"),
-        })?;
-        let Ok(data) = frame.into_data() else { continue };
-        share.grow(data.len(), MAX_BODIES, "bytes of one agent under way").map_err(|over| over.response())?;
-        whole.extend_from_slice(&data);
-    }
-    Ok(whole.freeze())
 }
 
 /// The caller's trace context: the call's own `_meta` wins over the HTTP header, what is no traceparent is nothing.

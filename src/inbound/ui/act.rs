@@ -6,7 +6,7 @@ use warp::reply::Response;
 
 use super::Ask;
 use super::address::{Address, escaped};
-use super::form::{Form, Refused, see_other};
+use super::form::{Form, OWNERS_ONLY, Refused, see_other};
 use super::page::{Page, Part, form_token};
 use super::view::View;
 use super::words::fill;
@@ -17,15 +17,14 @@ use crate::core::person::{OWNER, Pause};
 use crate::core::presence::Present;
 use crate::core::replies::Replied;
 use crate::engine::{Actor, AskRequest, Paused, StoreError, Visitor};
-use crate::inbound::peer::Peer;
 
 /// Carries out one form; the last part of its address says which.
-pub(super) async fn act(what: String, form: Result<Form, Refused>, peer: Peer) -> Response {
+pub(super) async fn act(what: String, form: Result<Form, Refused>) -> Response {
     let form = match form.and_then(Form::owners) {
         Ok(form) => form,
         Err(refusal) => return *refusal,
     };
-    let actor = Actor { visitor: Visitor::Owner, address: peer.address };
+    let actor = Actor { visitor: Visitor::Owner, address: form.ask.peer.address };
     let done = match what.as_str() {
         "ask" => ask(&form, &actor).await,
         "answer" => answer(&form, &actor).await,
@@ -103,7 +102,7 @@ impl Ask {
     /// The form for a question of one's own.
     pub(super) async fn asking(self) -> Response {
         if !may_act(&self.view) {
-            return self.refused(self.view.words().viewer_only);
+            return self.refused(OWNERS_ONLY, self.view.words().viewer_only);
         }
         let words = self.view.words();
         let present = super::rail::sorted(self.engine.present(None));

@@ -10,7 +10,9 @@ use super::address::escaped;
 use super::view::FRAGMENT;
 use crate::config::Secret;
 use crate::engine::{Engine, Visitor};
+use crate::inbound::auth::{By, NoEntry};
 use crate::inbound::peer::Peer;
+use crate::inbound::throttle::Throttle;
 use crate::inbound::{Body, auth, full};
 
 const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -45,25 +47,38 @@ pub(in crate::inbound) fn is_page(path: &str) -> bool {
 }
 
 /// `None` when the request may pass, with its `Guest` and `Peer` put into it; the login and the page's looks are for everybody.
-pub(in crate::inbound) fn admit<B>(engine: &Engine, peer: Peer, request: &mut Request<B>) -> Option<Response<Body>> {
-    let guest = guest(engine, peer, request.headers());
+pub(in crate::inbound) fn admit<B>(engine: &Engine, tries: &Throttle, peer: Peer, request: &mut Request<B>) -> Option<Response<Body>> {
+    let guest = guest(engine, tries, peer, request.headers());
     let path = request.uri().path();
-    if guest.is_none() && path != "/ui/login" && !path.starts_with("/ui/assets/") {
-        return Some(refusal(request));
+    let for_all = path == "/ui/login" || path.starts_with("/ui/assets/");
+    match guest {
+        Ok(guest) => {
+            request.extensions_mut().insert(guest);
+        }
+        Err(_) if for_all => {}
+        Err(NoEntry::Later(seconds)) => return Some(shut(auth::later(seconds))),
+        Err(NoEntry::Stranger) => {
+            let refusal = refusal(request);
+            if refusal.status() == StatusCode::UNAUTHORIZED {
+                auth::note_stranger(engine, peer, path, request.headers());
+            }
+            return Some(refusal);
+        }
     }
     request.extensions_mut().insert(peer);
-    if let Some(guest) = guest {
-        request.extensions_mut().insert(guest);
-    }
     None
 }
 
-fn guest(engine: &Engine, peer: Peer, headers: &HeaderMap) -> Option<Guest> {
-    let visitor = auth::visitor(engine, peer, headers)?;
-    let token = auth::bearer(headers).filter(|token| engine.visitor(token).is_some());
+fn guest(engine: &Engine, tries: &Throttle, peer: Peer, headers: &HeaderMap) -> Result<Guest, NoEntry> {
+    let (visitor, by) = auth::visitor(engine, tries, peer, headers)?;
     let session = auth::session(headers).filter(|cookie| engine.visitor_of(cookie).is_some());
-    let key = token.or(session).map(|key| Secret::new(key.to_owned()));
-    Some(Guest { visitor, form_token: engine.form_token(session).into(), by_token: token.is_some(), session: session.is_some(), key })
+    let key = match by {
+        By::Token => auth::bearer(headers),
+        By::Session => session,
+        By::Nothing => None,
+    };
+    let key = key.map(|key| Secret::new(key.to_owned()));
+    Ok(Guest { visitor, form_token: engine.form_token(session).into(), by_token: by == By::Token, session: session.is_some(), key })
 }
 
 /// People are led to the login and from there to where they wanted to go; programs hear 401.
@@ -72,16 +87,19 @@ fn refusal<B>(request: &Request<B>) -> Response<Body> {
     let reads = [Method::GET, Method::HEAD].contains(request.method());
     let from_form = || headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).is_some_and(|v| v.contains("text/html"));
     let for_programs = ["/ui/api/", "/ui/events", "/ui/export"].iter().any(|p| uri.path().starts_with(p)) || headers.contains_key(FRAGMENT);
-    let mut response = if for_programs || !(reads || from_form()) {
-        auth::not_a_visitor()
+    if for_programs || !(reads || from_form()) {
+        shut(auth::not_a_visitor())
     } else {
         let here = uri.path_and_query().map_or("/ui", |p| p.as_str());
         let to = if reads && here != "/ui" { format!("/ui/login?back={}", escaped(here)) } else { "/ui/login".to_owned() };
         let mut response = Response::new(full(""));
         *response.status_mut() = StatusCode::SEE_OTHER;
         response.headers_mut().insert(header::LOCATION, HeaderValue::from_str(&to).unwrap_or(HeaderValue::from_static("/ui/login")));
-        response
-    };
+        shut(response)
+    }
+}
+
+fn shut(mut response: Response<Body>) -> Response<Body> {
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     guard(response.headers_mut());
     response

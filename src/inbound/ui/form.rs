@@ -12,6 +12,8 @@ use crate::engine::Visitor;
 /// The name of the field that holds the form's token.
 pub(super) const TOKEN: &str = "form";
 const MAX_FIELDS: usize = 50;
+/// The rule that a viewer broke, as the security log names it.
+pub(super) const OWNERS_ONLY: &str = "for the owner only";
 
 /// What is answered to a form that is not obeyed.
 pub(super) type Refused = Box<Response>;
@@ -27,7 +29,7 @@ impl Form {
         let form = Self { pairs: pairs(&String::from_utf8_lossy(body)), ask };
         let guest = form.ask.view.guest.as_ref();
         let good = guest.is_some_and(|g| g.by_token || bool::from(g.form_token.as_bytes().ct_eq(form.value(TOKEN).as_bytes())));
-        if good { Ok(form) } else { Err(Box::new(form.ask.refused(form.ask.view.words().form_old))) }
+        if good { Ok(form) } else { Err(Box::new(form.ask.refused("a form without its token", form.ask.view.words().form_old))) }
     }
 
     /// The login's: nobody is logged in yet.
@@ -39,7 +41,7 @@ impl Form {
     pub(super) fn owners(self) -> Result<Self, Refused> {
         match self.ask.view.guest.as_ref().map(|g| &g.visitor) {
             Some(Visitor::Owner) => Ok(self),
-            _ => Err(Box::new(self.ask.refused(self.ask.view.words().viewer_only))),
+            _ => Err(Box::new(self.ask.refused(OWNERS_ONLY, self.ask.view.words().viewer_only))),
         }
     }
 

@@ -8,12 +8,12 @@ use warp::http::{StatusCode, header};
 use warp::reply::{Reply, Response};
 
 use super::form::{Form, see_other};
-use super::throttle::Throttle;
 use super::words::fill;
 use super::{Ask, page};
 use crate::config::Secret;
 use crate::engine::{Engine, Kind, Visitor};
 use crate::inbound::auth;
+use crate::inbound::gate::Gate;
 use crate::inbound::peer::Peer;
 
 impl Ask {
@@ -60,24 +60,24 @@ impl Ask {
     }
 }
 
-pub(super) async fn log_in(form: Form, peer: Peer, headers: warp::http::HeaderMap, throttle: Arc<Throttle>) -> Response {
-    let engine = form.ask.engine.clone();
+pub(super) async fn log_in(form: Form, headers: warp::http::HeaderMap, gate: Arc<Gate>) -> Response {
+    let (engine, peer) = (form.ask.engine.clone(), form.ask.peer);
+    let note = |rule, what: &str| engine.audit_refused(Kind::RefusedLogin, rule, "", Some(peer.address), what);
     // The page that comes again must lead to the same place.
     let ask = Ask { pairs: vec![("back".to_owned(), form.value("back").to_owned())], ..form.ask.clone() };
-    if let Err(seconds) = throttle.attempt(engine.now(), peer.address) {
-        engine.audit_refused(Kind::RefusedLogin, "", peer.address, "login: too many tries");
+    if let Err(seconds) = gate.tries.may_try(engine.now(), peer.address) {
+        note("wrong tokens of one address", "login: too many tries");
         return ask.too_many(seconds);
     }
     match engine.log_in(form.value("token").trim()).await {
         Ok(Some((visitor, cookie))) => {
-            throttle.succeeded(peer.address);
             noted(&engine, Kind::Login, &visitor, peer).await;
             let life = engine.config().ui.session.as_secs();
             with_cookie(form.back(), &headers, &cookie, life, peer.https)
         }
         Ok(None) => {
-            let what = format!("login: {}", auth::offered(Some(form.value("token").trim())));
-            engine.audit_refused(Kind::RefusedLogin, "", peer.address, &what);
+            gate.tries.wrong(engine.now(), peer.address);
+            note("login", &format!("login: {}", auth::offered(Some(form.value("token").trim()))));
             ask.login(StatusCode::FORBIDDEN, Some(ask.view.words().log_in_wrong))
         }
         Err(e) => {
@@ -87,7 +87,8 @@ pub(super) async fn log_in(form: Form, peer: Peer, headers: warp::http::HeaderMa
     }
 }
 
-pub(super) async fn log_out(form: Form, peer: Peer, headers: warp::http::HeaderMap) -> Response {
+pub(super) async fn log_out(form: Form, headers: warp::http::HeaderMap) -> Response {
+    let peer = form.ask.peer;
     if let Some(cookie) = auth::session(&headers)
         && let Err(e) = form.ask.engine.log_out(cookie).await
     {

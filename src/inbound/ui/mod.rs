@@ -23,7 +23,6 @@ mod routes;
 mod security;
 mod text;
 mod thread;
-mod throttle;
 mod view;
 mod when;
 mod words;
@@ -36,6 +35,7 @@ use warp::reply::{Reply, Response};
 
 use crate::core::ids::{ConversationId, Millis, RequestId};
 use crate::engine::{Engine, HistoryError, Search, Visitor};
+use crate::inbound::peer::Peer;
 use crate::wire::history::{self, ExchangeJson};
 use address::Address;
 use page::{Page, Part};
@@ -54,6 +54,7 @@ pub(super) struct Ask {
     engine: Arc<Engine>,
     view: View,
     pairs: Vec<(String, String)>,
+    peer: Peer,
 }
 
 impl Ask {
@@ -175,8 +176,10 @@ impl Ask {
         self.show(status, &page, &html! { div id="found" { (page::notice(title, body)) } })
     }
 
-    /// A form that is not obeyed.
-    fn refused(&self, why: &str) -> Response {
+    /// What is not obeyed; on record by the rule that was broken.
+    fn refused(&self, rule: &'static str, why: &str) -> Response {
+        let who = self.view.guest.as_ref().map(|guest| guest.visitor.to_string()).unwrap_or_default();
+        super::refused(&self.engine, rule, &who, self.peer.address, &format!("{rule}: {}", self.view.here));
         self.say(
             StatusCode::FORBIDDEN,
             self.view.words().not_done,

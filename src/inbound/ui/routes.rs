@@ -11,19 +11,17 @@ use warp::{Filter, Rejection};
 
 use super::door::Guest;
 use super::form::{Form, Refused, pairs};
-use super::throttle::Throttle;
 use super::view::{CLOCK, LANG, THEME, View};
 use super::{Ask, act, api, assets, door, export, live, login, security};
 use crate::core::ids::{ConversationId, Seq};
 use crate::engine::Engine;
+use crate::inbound::gate::Gate;
 use crate::inbound::peer::Peer;
 
-/// A form of the page: an answer that a person writes, percent-encoded.
-const MAX_FORM: u64 = 1024 * 1024;
 /// A comment on an idle event stream, so that a lost connection is noticed; costs a few bytes.
 const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(25);
 
-pub(in crate::inbound) fn routes(engine: Arc<Engine>) -> BoxedFilter<(Response,)> {
+pub(in crate::inbound) fn routes(engine: Arc<Engine>, gate: Arc<Gate>) -> BoxedFilter<(Response,)> {
     let ask = ask(engine);
     let reading = warp::get().or(warp::head()).unify();
     let get = reading.and(ask.clone());
@@ -45,30 +43,29 @@ pub(in crate::inbound) fn routes(engine: Arc<Engine>) -> BoxedFilter<(Response,)
     let events = warp::path!("ui" / "events").and(get.clone()).and(last).map(events).boxed();
     let exports = warp::path!("ui" / String).and(get.clone()).and_then(exported).boxed();
     let files = warp::path!("ui" / "assets" / String).and(reading).and(warp::header::headers_cloned()).map(file).boxed();
-    let forms = forms(ask);
+    let forms = forms(ask, gate);
     let lost = warp::path("ui").and(get).and(warp::path::full()).and_then(lost).boxed();
     let known = pages.or(api).unify().or(events).unify().or(files).unify().or(forms).unify().or(exports).unify().or(lost).unify();
     known.map(guarded).boxed()
 }
 
 /// Everything that is sent with POST. What is not the login's is read by `Form::read`, which asks for the form's token.
-fn forms(ask: BoxedFilter<(Ask,)>) -> BoxedFilter<(Response,)> {
-    let throttle = Arc::new(Throttle::default());
-    let sent = warp::post().and(ask.clone()).and(warp::body::content_length_limit(MAX_FORM)).and(warp::body::bytes());
+fn forms(ask: BoxedFilter<(Ask,)>, gate: Arc<Gate>) -> BoxedFilter<(Response,)> {
+    let sent = warp::post().and(ask.clone()).and(warp::body::bytes());
     let form = sent.clone().map(|ask, body: Bytes| Form::read(ask, &body)).boxed();
-    let from = warp::ext::get::<Peer>().and(warp::header::headers_cloned());
+    let headers = warp::header::headers_cloned();
     let shown = warp::path!("ui" / "login").and(warp::get().or(warp::head()).unify()).and(ask).map(Ask::login_page).boxed();
     let login = warp::path!("ui" / "login")
         .and(sent)
-        .and(from)
-        .then(move |ask, body: Bytes, peer, headers| login::log_in(Form::of_stranger(ask, &body), peer, headers, throttle.clone()));
-    let logout = warp::path!("ui" / "logout").and(form.clone()).and(from).then(|form: Result<Form, Refused>, peer, headers| async move {
+        .and(headers)
+        .then(move |ask, body: Bytes, headers| login::log_in(Form::of_stranger(ask, &body), headers, gate.clone()));
+    let logout = warp::path!("ui" / "logout").and(form.clone()).and(headers).then(|form: Result<Form, Refused>, headers| async move {
         match form {
-            Ok(form) => login::log_out(form, peer, headers).await,
+            Ok(form) => login::log_out(form, headers).await,
             Err(refusal) => *refusal,
         }
     });
-    let act = warp::path!("ui" / "act" / String).and(form.clone()).and(warp::ext::get::<Peer>()).then(act::act).boxed();
+    let act = warp::path!("ui" / "act" / String).and(form.clone()).then(act::act).boxed();
     let settings = warp::path!("ui" / "settings").and(form).map(|form: Result<Form, Refused>| form.map_or_else(|refusal| *refusal, |f| settings(&f)));
     shown.or(act).unify().or(login).unify().or(logout).unify().or(settings).unify().boxed()
 }
@@ -85,12 +82,12 @@ fn guarded(mut response: Response) -> Response {
 
 fn ask(engine: Arc<Engine>) -> BoxedFilter<(Ask,)> {
     let query = warp::query::raw().or(warp::any().map(String::new)).unify();
-    let read = move |path: FullPath, query: String, headers: HeaderMap, guest: Option<Guest>| {
+    let read = move |path: FullPath, query: String, headers: HeaderMap, guest: Option<Guest>, peer: Peer| {
         let here = if query.is_empty() { path.as_str().to_owned() } else { format!("{}?{query}", path.as_str()) };
         let view = View { guest, open: engine.config().ui.open, ..View::read(&headers, engine.now(), here) };
-        Ask { engine: engine.clone(), view, pairs: pairs(&query) }
+        Ask { engine: engine.clone(), view, pairs: pairs(&query), peer }
     };
-    warp::path::full().and(query).and(warp::header::headers_cloned()).and(warp::ext::optional()).map(read).boxed()
+    warp::path::full().and(query).and(warp::header::headers_cloned()).and(warp::ext::optional()).and(warp::ext::get()).map(read).boxed()
 }
 
 fn events(ask: Ask, last: Option<String>) -> Response {

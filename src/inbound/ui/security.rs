@@ -80,7 +80,7 @@ fn log(view: &View, events: &[(Seq, Event)], kind: Option<Kind>) -> Markup {
 
 fn entry(view: &View, event: &Event) -> Markup {
     let words = view.words();
-    let bad = matches!(event.kind, Kind::RefusedAgent | Kind::RefusedLogin | Kind::Policy | Kind::Loop);
+    let bad = matches!(event.kind, Kind::RefusedAgent | Kind::RefusedLogin | Kind::RefusedRequest | Kind::Policy | Kind::Loop);
     html! {
         time datetime=(when::iso(event.at)) title=(when::full(event.at, &view.zone, view.lang)) { (when::short(event.at, &view.zone, view.lang, true)) }
         span class=(if bad { "kind bad" } else { "kind" }) { (word(words, event.kind)) }
@@ -96,6 +96,7 @@ fn word(words: &Words, kind: Kind) -> &'static str {
     match kind {
         Kind::RefusedAgent => words.k_refused_agent,
         Kind::RefusedLogin => words.k_refused_login,
+        Kind::RefusedRequest => words.k_refused_request,
         Kind::Login => words.k_login,
         Kind::Logout => words.k_logout,
         Kind::Token => words.k_token,

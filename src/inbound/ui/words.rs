@@ -220,6 +220,7 @@ words! {
     security_none: "Nothing of this kind is on record.", "Rien de tel n’est enregistré.", "No hay nada de este tipo en el registro.", "没有此类记录。";
     k_refused_agent: "agent refused", "agent refusé", "agente rechazado", "智能体被拒";
     k_refused_login: "login refused", "connexion refusée", "acceso rechazado", "登录被拒";
+    k_refused_request: "request refused", "requête refusée", "petición rechazada", "请求被拒";
     k_login: "login", "connexion", "inicio de sesión", "登录";
     k_logout: "logout", "déconnexion", "cierre de sesión", "退出";
     k_token: "token", "jeton", "token", "令牌";

@@ -1,0 +1,260 @@
+//! What the doors refuse stands in the security log: who, from where, by which rule; a flood of it is a few rows. And what a
+//! sender leaves half sent is bounded in bytes and in time.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::rig::raw::{close_code, frame, upgraded};
+use crate::rig::{Bot, OWNER, Relay, http, soon, text, token, until};
+
+/// The newest entries of a kind, once the relay takes a connection for it.
+async fn entries(relay: &Relay, kind: &str) -> Vec<Value> {
+    let read = until("the security log is to be read", async || {
+        let request = http().get(format!("{}/ui/api/security?kind={kind}&limit=500", relay.url())).bearer_auth(OWNER);
+        let answer = soon("the security log", request.send()).await.ok()?;
+        if answer.status() == 200 { answer.text().await.ok() } else { None }
+    });
+    serde_json::from_str::<Value>(&read.await).unwrap()["events"].as_array().unwrap().clone()
+}
+
+/// Waits for the entry whose text has `part`; it names `who`.
+async fn noted(relay: &Relay, kind: &str, who: &str, part: &str) -> Value {
+    let found = async || entries(relay, kind).await.into_iter().find(|e| e["what"].as_str().unwrap_or_default().contains(part));
+    let entry = until(&format!("{part} stands in the security log"), found).await;
+    assert_eq!(entry["who"].as_str().unwrap_or_default(), who, "{entry}");
+    assert!(!text(&entry, "address").is_empty(), "{entry}");
+    entry
+}
+
+async fn send(relay: &Relay, bytes: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(relay.host()).await.unwrap();
+    // Who is refused early may be cut while it sends.
+    let _ = stream.write_all(bytes).await;
+    stream
+}
+
+fn post(path: &str, agent: &str, head: &str, body: &str) -> Vec<u8> {
+    let bearer = token(agent);
+    format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {bearer}\r\n{head}\r\n{body}").into()
+}
+
+#[tokio::test]
+async fn what_a_door_does_not_take_is_on_record_with_who_sent_it_and_the_rule() {
+    let relay = Relay::start("[limits]\nmax_connections_per_agent = 1", &["alice"]).await;
+    let whole = [
+        ("the host \"evil.example\"", "GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n".to_owned()),
+        ("\"https://evil.example\"", "GET /ui HTTP/1.1\r\nHost: localhost\r\nOrigin: https://evil.example\r\n\r\n".to_owned()),
+        ("a request's head has more than 65536 bytes", format!("GET /health HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(200_000))),
+        ("this is no HTTP", "\x16\x03\x01\x02 a TLS hello\r\n\r\n".to_owned()),
+    ];
+    for (part, bytes) in &whole {
+        let _open = send(&relay, bytes.as_bytes()).await;
+        noted(&relay, "refused_request", "", part).await;
+    }
+    send(&relay, b"GET /health HTTP/1.1\r\nHos").await.shutdown().await.unwrap();
+    noted(&relay, "refused_request", "", "the connection ended within a request").await;
+
+    let _large = send(&relay, &post("/mcp", "alice", "Content-Length: 5000000\r\n", &"x".repeat(5_000_000))).await;
+    noted(&relay, "refused_request", "alice", "the body has more than 4194304 bytes").await;
+    send(&relay, &post("/mcp", "alice", "Content-Length: 100\r\n", "{")).await.shutdown().await.unwrap();
+    noted(&relay, "refused_request", "alice", "it ended early").await;
+    let form = http().post(format!("{}/ui/login", relay.url())).body("x".repeat(2 << 20));
+    assert_eq!(soon("a form", form.send()).await.unwrap().status(), 413);
+    noted(&relay, "refused_request", "", "the body has more than 1048576 bytes").await;
+
+    for (part, bytes) in
+        [("at most 4194304 bytes", [&[0x81, 0xff][..], &(1_u64 << 40).to_be_bytes(), &[0; 4]].concat()), ("JSON text", frame(0x82, b"{}"))]
+    {
+        let mut socket = upgraded(&relay, "alice").await;
+        socket.write_all(&bytes).await.unwrap();
+        assert!(close_code(&mut socket).await.is_some());
+        noted(&relay, "refused_request", "alice", part).await;
+        drop(socket);
+        relay.wait_online("alice", false).await;
+    }
+    let first = relay.bot("alice").await;
+    assert!(Bot::connect(&relay.url(), "alice", &token("alice")).await.is_err());
+    noted(&relay, "refused_request", "alice", "max_connections_per_agent = 1").await;
+    first.say_goodbye().await;
+}
+
+#[tokio::test]
+async fn what_the_pages_doors_refuse_is_on_record() {
+    let relay = Relay::start("", &["alice"]).await;
+    let made = relay.run(&["ui-token", "--viewer", "claire"]).await.out;
+    let viewer = made.trim().rsplit('#').next().unwrap();
+    let at = |path: &str| format!("{}{path}", relay.url());
+    for (path, from) in [("/ui/api/state", "203.0.113.1"), ("/metrics", "203.0.113.2")] {
+        let request = http().get(at(path)).header("x-forwarded-for", from);
+        assert_eq!(soon(path, request.send()).await.unwrap().status(), 401);
+        assert_eq!(text(&noted(&relay, "refused_login", "", &format!("{path}: no token")).await, "address"), from);
+    }
+    let acted = http().post(at("/ui/act/pause")).bearer_auth(viewer).body("one=alice");
+    assert_eq!(soon("act", acted.send()).await.unwrap().status(), 403);
+    noted(&relay, "refused_request", "viewer claire", "for the owner only: /ui/act/pause").await;
+    assert_eq!(soon("metrics", http().get(at("/metrics")).bearer_auth(viewer).send()).await.unwrap().status(), 401);
+    let login = reqwest::Client::builder().no_proxy().tls_certs_only(std::iter::empty()).redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let answer = soon("login", login.post(at("/ui/login")).body(format!("token={OWNER}")).send()).await.unwrap();
+    let cookie = answer.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    let forged = login.post(at("/ui/settings")).header("cookie", cookie).body("hb_theme=dark");
+    assert_eq!(soon("a forged form", forged.send()).await.unwrap().status(), 403);
+    noted(&relay, "refused_request", "owner", "a form without its token: /ui/settings").await;
+}
+
+#[tokio::test]
+async fn every_limit_of_the_doors_is_on_record_when_it_refuses() {
+    let keys = "requests_per_second = 5\nrequests_per_second_per_address = 40\nsearches_per_second = 1";
+    let relay = Relay::start(&format!("[limits]\n{keys}"), &["alice"]).await;
+    let (alice, mut bot) = (relay.caller("alice"), relay.bot("alice").await);
+    until("requests too many", async || alice.rpc("list_agents", &json!({})).await.is_err().then_some(())).await;
+    let by_http = noted(&relay, "refused_request", "alice", "requests_per_second = 5").await;
+    assert_eq!(text(&by_http, "address"), "127.0.0.1");
+    for n in 0..20 {
+        bot.begin_call(&format!("c{n}"), "list_agents", json!({})).await;
+    }
+    until("searches too many", async || relay.get("/ui/api/search?q=x").await.1.contains("searches_per_second").then_some(())).await;
+    noted(&relay, "refused_request", "", "searches_per_second = 1").await;
+    let flood = http();
+    let one = || flood.get(format!("{}/health", relay.url())).header("x-forwarded-for", "203.0.113.9").send();
+    until("requests of an address too many", async || {
+        let many = futures_util::future::join_all((0..100).map(|_| one()));
+        many.await.into_iter().flatten().any(|answer| answer.status() == 429).then_some(())
+    })
+    .await;
+    let by_address = noted(&relay, "refused_request", "", "requests_per_second_per_address = 40").await;
+    assert_eq!(text(&by_address, "address"), "203.0.113.9");
+
+    let relay = Relay::start("[limits]\nmax_connections_per_address = 6", &["alice"]).await;
+    let mut held = Vec::new();
+    until("connections too many", async || {
+        let mut stream = TcpStream::connect(relay.host()).await.unwrap();
+        let refused = tokio::time::timeout(Duration::from_millis(50), stream.read_u8()).await.is_ok_and(|byte| byte.is_ok_and(|b| b == b'H'));
+        held.push(stream);
+        refused.then_some(())
+    })
+    .await;
+    drop(held);
+    noted(&relay, "refused_request", "", "max_connections_per_address = 6").await;
+}
+
+#[tokio::test]
+async fn a_flood_of_refusals_is_a_few_rows_and_says_how_many() {
+    let mut relay = Relay::start("", &["alice", "bob"]).await;
+    let client = http();
+    for n in 0..300 {
+        let request = client.get(format!("{}/health", relay.url())).header("host", format!("evil{n}.example"));
+        assert_eq!(soon("health", request.send()).await.unwrap().status(), 403);
+    }
+    noted(&relay, "refused_request", "", "evil0.example").await;
+    relay.stop().await;
+    relay.up().await;
+    let all = entries(&relay, "refused_request").await;
+    let times: u64 = all.iter().map(|e| e["times"].as_u64().unwrap()).sum();
+    assert!(times == 300 && all.len() <= 3, "{all:?}");
+}
+
+/// Frames, bodies and forms that stop before their end: how much of them the relay takes, and what stays of it.
+#[tokio::test]
+async fn one_sender_holds_no_more_half_sent_bytes_than_the_bound_and_others_are_not_concerned() {
+    let relay = Relay::start("", &["alice", "bob", "mallory"]).await;
+    let before = relay.memory();
+    let half = vec![b'x'; 3_900_000];
+    let head = [&[0x81, 0xff][..], &4_000_000_u64.to_be_bytes(), &[0; 4]].concat();
+    let mut sockets = Vec::new();
+    for _ in 0..30 {
+        let mut socket = upgraded(&relay, "mallory").await;
+        // Who is over the bound is cut while it sends.
+        let _ = socket.write_all(&head).await;
+        let _ = socket.write_all(&half).await;
+        sockets.push(socket);
+    }
+    let entry = noted(&relay, "refused_request", "mallory", "bytes half sent by one agent = 33554432").await;
+    assert_eq!(text(&entry, "address"), "127.0.0.1");
+    let mut bodies = tokio::task::JoinSet::new();
+    for _ in 0..10 {
+        let mut body = send(&relay, &post("/mcp", "mallory", "Content-Length: 4000000\r\n", &"x".repeat(3_900_000))).await;
+        bodies.spawn(async move {
+            let mut answer = vec![0; 12];
+            let _ = body.read_exact(&mut answer).await;
+            String::from_utf8_lossy(&answer).into_owned()
+        });
+    }
+    // Ten are more than the bound by themselves.
+    let answer = soon("one is refused", bodies.join_next()).await.unwrap().unwrap();
+    assert_eq!(answer, "HTTP/1.1 429");
+    // 156 MB were sent; what is not the bound was let go.
+    assert!(relay.memory() < before + 60_000, "{} KiB, {before} before", relay.memory());
+    let large = "y".repeat(200_000);
+    let mut bob = relay.bot("bob").await;
+    let asking = relay.caller("alice").asking(json!({"to": "bob", "message": large}));
+    let wake = bob.wake().await;
+    bob.answer(&wake, &large).await;
+    assert_eq!(asking.await.unwrap()["answer"], large);
+    drop((sockets, bodies));
+    let again = until("the bytes are given back", async || {
+        let (status, _) = relay.caller("mallory").post(vec![b'x'; 4_000_000]).await.ok()?;
+        (status != 429).then_some(status)
+    });
+    assert!((200..500).contains(&again.await));
+
+    let mut forms = Vec::new();
+    for _ in 0..40 {
+        let head = "POST /ui/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1048576\r\n\r\n";
+        forms.push(send(&relay, &[head.as_bytes(), &half[..1_048_000]].concat()).await);
+    }
+    noted(&relay, "refused_request", "", "bytes half sent by one address = 33554432").await;
+    drop(forms);
+    relay.is_well().await;
+}
+
+/// On a clock that is set forward; the relay runs inside the test for it.
+#[tokio::test(start_paused = true)]
+async fn what_stays_half_sent_is_refused_in_time_and_put_on_record() {
+    use hermes_bridge::config::{Flags, load};
+    use hermes_bridge::engine::{Engine, Kind};
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("bridge.toml"), "[[agents]]\nname = \"alice\"\ntoken = \"tok-alice-0123456789\"\n").unwrap();
+    let flags = Flags { config: Some(dir.path().join("bridge.toml")), data_dir: Some(dir.path().join("data")), ..Flags::default() };
+    let config = load(&flags, &|_| None).unwrap();
+    let store = hermes_bridge::store::Store::open(&config.data_dir).unwrap();
+    let engine = Engine::start(config, store).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut half = Vec::new();
+    for bytes in [
+        b"GET /hea".to_vec(),
+        post("/mcp", "alice", "Content-Length: 100\r\n", "{"),
+        b"POST /ui/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nto".to_vec(),
+    ] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(&bytes).await.unwrap();
+        half.push(stream);
+    }
+    let stop = tokio_util::sync::CancellationToken::new();
+    let serving = tokio::spawn(hermes_bridge::inbound::serve(listener, engine.clone(), stop.clone()));
+    let mut told = Vec::new();
+    for mut stream in half {
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        told.push(String::from_utf8_lossy(&answer).into_owned());
+    }
+    assert!(told[1].starts_with("HTTP/1.1 408") && told[2].starts_with("HTTP/1.1 408"), "{told:?}");
+    let log = until("three rows", async || {
+        let log = engine.audit_log(None, Some(Kind::RefusedRequest), 10).await.unwrap();
+        (log.len() == 3).then_some(log)
+    });
+    let log = log.await;
+    let mut rows: Vec<_> = log.iter().map(|(_, event)| (&*event.who, &*event.what)).collect();
+    rows.sort_unstable();
+    let expected = [
+        ("", "a request's head did not arrive within 75 seconds"),
+        ("", "the body did not arrive within 30 seconds"),
+        ("alice", "the body did not arrive within 30 seconds"),
+    ];
+    assert_eq!(rows, expected);
+    stop.cancel();
+    serving.await.unwrap();
+}
