@@ -156,8 +156,7 @@ impl Engine {
             }
             // What promises to be kept is refused when it cannot be.
             _ => {
-                super::Chores::note(&self.chores.unrecorded, id);
-                self.chores.wake.notify_one();
+                self.abandon(id);
                 AskReport::Refused { id, refusal: Refusal::StoreUnavailable, recorded: false }
             }
         }))

@@ -10,8 +10,9 @@ use super::waiters::Ended;
 use super::{Chores, Engine};
 use crate::config::OnStoreFailure;
 use crate::core::effect::{Effect, Fact};
-use crate::core::exchange::{End, Late};
-use crate::core::outcome::{Outcome, Refusal};
+use crate::core::exchange::Late;
+use crate::core::ids::RequestId;
+use crate::core::outcome::Outcome;
 use crate::core::trace;
 use crate::store::Written;
 
@@ -35,7 +36,7 @@ impl Engine {
         for effect in effects {
             match effect {
                 Effect::Record(_) => {}
-                Effect::Wake { wake, .. } if refuse => self.give_up(&wake.asked),
+                Effect::Wake { wake, .. } if refuse => self.abandon(wake.asked.id),
                 Effect::Wake { connection, wake } => {
                     if wake.attempt == 1 {
                         self.metrics().wake_delivery.took(Duration::from_millis(self.now().since(wake.asked.at)));
@@ -74,12 +75,9 @@ impl Engine {
         self.links.send(connection, ToBot::Answer(asked.clone(), Arc::new(late)));
     }
 
-    /// A question that could not be recorded where only recorded ones may be asked.
-    fn give_up(&self, asked: &Arc<crate::core::exchange::Asked>) {
-        let text = Refusal::StoreUnavailable.to_string().into();
-        let end = End { outcome: Outcome::StoreUnavailable, text, at: self.now(), call: None, by: None };
-        self.tell(Ended { asked: asked.clone(), end: Arc::new(end), recorded: false });
-        Chores::note(&self.chores.unrecorded, asked.id);
+    /// A question that could not be recorded where only recorded ones may be asked, or kept. The housekeeper ends it.
+    pub(super) fn abandon(&self, id: RequestId) {
+        Chores::note(&self.chores.unrecorded, id);
         self.chores.wake.notify_one();
     }
 

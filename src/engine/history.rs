@@ -225,10 +225,10 @@ impl Engine {
         *self.store.last().borrow()
     }
 
-    /// Whether what happens is being written down at the moment.
+    /// Why what happens cannot be written down at the moment; `None` when it is.
     #[must_use]
-    pub fn recording(&self) -> bool {
-        self.store.healthy()
+    pub fn unrecorded(&self) -> Option<Arc<str>> {
+        self.store.trouble()
     }
 }
 

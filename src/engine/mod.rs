@@ -164,7 +164,7 @@ impl Engine {
     #[must_use]
     pub fn troubles(&self) -> Vec<&'static str> {
         let stopping = self.stopping.is_cancelled().then_some("the relay is stopping");
-        let store = (!self.store.healthy()).then_some("the store cannot write; see the log");
+        let store = self.store.trouble().map(|_| "the store cannot write; see the log");
         stopping.into_iter().chain(store).collect()
     }
 

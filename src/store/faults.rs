@@ -56,7 +56,7 @@ fn story(left: i64, only: Option<Access>) {
     }
     // Mended: everything is there, once, in order.
     disk.mended.store(true, Ordering::SeqCst);
-    until("recovery", || store.healthy());
+    until("recovery", || store.trouble().is_none());
     assert_eq!(record(&store, vec![ask(13)]), Written::Durable);
     let asked: Vec<u128> = store.log(Seq(0), 100).unwrap().iter().filter_map(|(_, fact)| Some(fact.request()?.as_u128())).collect();
     assert_eq!(asked, (1..=13).collect::<Vec<_>>(), "left {left}, {only:?}, told {told:?}");
@@ -84,8 +84,8 @@ fn while_the_disk_refuses_nothing_is_called_durable_and_reads_say_so() {
     assert_eq!(record(&store, vec![ask(1)]), Written::Durable);
     disk.left.store(0, Ordering::SeqCst);
     assert_eq!(record(&store, vec![ask(2)]), Written::Deferred);
-    assert!(!store.healthy());
+    assert!(store.trouble().is_some_and(|why| why.contains("no storage space")), "{:?}", store.trouble());
     disk.mended.store(true, Ordering::SeqCst);
-    until("recovery", || store.healthy());
+    until("recovery", || store.trouble().is_none());
     assert_eq!(store.exchange_count().unwrap(), 2);
 }

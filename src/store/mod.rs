@@ -29,7 +29,6 @@ mod kept;
 mod tests;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
 use std::thread::JoinHandle;
 
@@ -138,9 +137,16 @@ pub struct Store {
 pub(crate) struct Shared {
     /// `None` while it is being reopened after an I/O error.
     pub(crate) database: RwLock<Option<Arc<Database>>>,
-    pub(crate) healthy: AtomicBool,
+    /// Why the disk refuses, while it does.
+    pub(crate) trouble: RwLock<Option<Arc<str>>>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) last: watch::Sender<Seq>,
+}
+
+impl Shared {
+    fn say_trouble(&self, why: Option<Arc<str>>) {
+        *self.trouble.write().unwrap_or_else(PoisonError::into_inner) = why;
+    }
 }
 
 impl Store {
@@ -153,7 +159,7 @@ impl Store {
         let opened = disk::open(dir, faults.as_ref())?;
         let shared = Arc::new(Shared {
             database: RwLock::new(Some(opened.database.clone())),
-            healthy: AtomicBool::new(true),
+            trouble: RwLock::default(),
             metrics: Arc::default(),
             last: watch::Sender::new(opened.last),
         });
@@ -209,10 +215,10 @@ impl Store {
         }
     }
 
-    /// False while the disk refuses.
+    /// Why nothing can be recorded, while that is so.
     #[must_use]
-    pub fn healthy(&self) -> bool {
-        self.shared.healthy.load(Ordering::Acquire)
+    pub fn trouble(&self) -> Option<Arc<str>> {
+        self.shared.trouble.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Where everything is counted: the store is there before all others.

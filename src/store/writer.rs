@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -26,6 +25,7 @@ const CHECKPOINT: Duration = Duration::from_secs(1);
 /// Facts kept in memory while the disk refuses. Beyond it they are lost, and whoever waits is told.
 const BACKLOG: usize = 50_000;
 const RETRY: Duration = Duration::from_millis(250);
+const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
 /// Keys looked at with each sync, beside two for each row that came.
 const SWEEP: usize = 64;
@@ -161,12 +161,23 @@ impl Writer {
         let Err(e) = result else { return Written::Durable };
         self.shared.metrics.store_errors.one();
         if self.disk.take().is_some() {
-            tracing::error!(error = %e, "the store refuses to write; it is tried again until it recovers");
-            self.shared.healthy.store(false, Ordering::Release);
-            self.retry_at = Instant::now() + RETRY;
-            self.retry_in = RETRY;
+            self.refused(&e);
         }
         Written::Deferred
+    }
+
+    /// One line an outage: a disk that lets itself be opened and then refuses again is still the same one.
+    fn refused(&mut self, e: &StoreError) {
+        let mut trouble = self.shared.trouble.write().unwrap_or_else(PoisonError::into_inner);
+        if trouble.is_none() {
+            tracing::error!(error = %e, "the store refuses to write; it is tried again until it recovers");
+            *trouble = Some(e.to_string().into());
+            self.retry_in = RETRY;
+        } else {
+            tracing::debug!(error = %e, "the store does not write yet");
+            self.retry_in = (self.retry_in * 2).min(LONGEST_RETRY);
+        }
+        self.retry_at = Instant::now() + self.retry_in;
     }
 
     /// Journal first: once it is synced the rows are durable, whatever redb says. redb takes them while the sync goes on,
@@ -224,9 +235,8 @@ impl Writer {
         *self.shared.database.write().unwrap_or_else(PoisonError::into_inner) = None;
         match disk::open(&self.dir, self.faults.as_ref()) {
             Err(e) => {
-                tracing::debug!(error = %e, "the store cannot be opened yet");
-                self.retry_in = (self.retry_in * 2).min(Duration::from_secs(5));
-                self.retry_at = Instant::now() + self.retry_in;
+                self.shared.metrics.store_errors.one();
+                self.refused(&e);
             }
             Ok(opened) => {
                 let database = opened.database.clone();
@@ -240,7 +250,7 @@ impl Writer {
                 self.shared.last.send_replace(self.last);
                 let waiting = rows.len();
                 if self.write(rows) == Written::Durable {
-                    self.shared.healthy.store(true, Ordering::Release);
+                    self.shared.say_trouble(None);
                     tracing::info!(waiting, "the store writes again; what waited in memory is on disk");
                 }
             }
@@ -254,7 +264,7 @@ impl Writer {
             tracing::error!(error = %e, "the last sync failed; the journal has what was acknowledged");
         }
         *self.shared.database.write().unwrap_or_else(PoisonError::into_inner) = None;
-        self.shared.healthy.store(false, Ordering::Release);
+        self.shared.say_trouble(Some(StoreError::Down.to_string().into()));
     }
 }
 

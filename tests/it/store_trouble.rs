@@ -1,12 +1,20 @@
-//! The disk is full, in the middle of it: each write of the real program fails from one moment on, and works again from another.
+//! The disk refuses, in the middle of it, and takes everything again later: it is full, was mounted read-only, or each write
+//! or each sync is an I/O error; and once it lets the store be opened again and refuses all the same.
 //! As configured the relay goes on relaying and says that it cannot record, or refuses new asks; in both cases it promises
-//! nothing that it could not keep. `/ready`, the page and one line of the log say it. When there is room again it
-//! recovers by itself: what waited is written, and after a kill everything that anybody was told is there.
+//! nothing that it could not keep. `/ready`, the page and one line of the log say it. When the disk works again it
+//! recovers by itself: what waited is written, and after a kill everything that anybody was told is there, as after a
+//! kill in the middle of the trouble everything that was told as recorded.
 //! (What happens at each single write and sync that fails is told in `src/store/faults.rs`.)
 
 use serde_json::{Value, json};
 
-use crate::rig::{Relay, text, until};
+use crate::rig::{Bot, Caller, Disk, OWNER, Relay, http, text, until};
+
+const READ_ONLY: Disk = Disk::Fails { calls: "open,write,sync", errno: 30, on: "/data/" };
+const NO_WRITE: Disk = Disk::Fails { calls: "write", errno: 5, on: "/data/" };
+const NO_SYNC: Disk = Disk::Fails { calls: "sync", errno: 5, on: "/data/" };
+/// The store can be opened and written at any time; what comes first, its journal, cannot.
+const NO_JOURNAL: Disk = Disk::Fails { calls: "write", errno: 28, on: "/data/journal" };
 
 async fn ready(relay: &Relay, expected: u16) -> String {
     until(&format!("/ready says {expected}"), async || {
@@ -16,20 +24,77 @@ async fn ready(relay: &Relay, expected: u16) -> String {
     .await
 }
 
-fn lines_with(relay: &Relay, words: &str) -> usize {
-    relay.said().lines().filter(|line| line.contains(words)).count()
+/// The log says this, once.
+async fn is_logged_once(relay: &Relay, words: &str) {
+    let lines = || relay.said().lines().filter(|line| line.contains(words)).count();
+    until(&format!("{words} is logged"), async || (lines() > 0).then_some(())).await;
+    assert_eq!(lines(), 1, "{}", relay.said());
 }
 
-async fn on_a_disk_that_fills(keys: &str) -> Relay {
+async fn on(disk: Disk, keys: &str) -> Option<Relay> {
     let mut relay = Relay::prepare(keys, &["alice", "bob", "carol"]);
-    relay.on_a_disk_that_fills();
+    relay.on(disk);
+    if !disk.is_to_be_had() {
+        return None;
+    }
     relay.up().await;
-    relay
+    Some(relay)
 }
 
-#[tokio::test]
-async fn a_relay_whose_disk_is_full_goes_on_says_so_and_writes_everything_when_it_can() {
-    let mut relay = on_a_disk_that_fills("").await;
+/// Alice asks bob, who answers with the question's echo.
+async fn exchange(alice: &Caller, bob: &mut Bot, message: &str) -> Value {
+    let asking = alice.asking(json!({"to": "bob", "message": message}));
+    let wake = bob.wake().await;
+    assert_eq!(text(&wake, "message"), message);
+    assert_eq!(bob.answer(&wake, &format!("<{message}>")).await, json!({"ok": true}));
+    let result = asking.await.unwrap();
+    assert_eq!(result["answer"], format!("<{message}>"), "{result}");
+    result
+}
+
+/// How often the disk has refused.
+async fn refusals(relay: &Relay) -> u32 {
+    let (_, metrics) = relay.get("/metrics").await;
+    let line = metrics.lines().find_map(|line| line.strip_prefix("hermes_bridge_store_errors_total "));
+    line.unwrap_or_else(|| panic!("{metrics}")).parse().unwrap()
+}
+
+/// `/ready`, one line of the log and the page in every language say it, with `meanwhile` in English, also when the disk
+/// was tried again meanwhile.
+async fn it_is_said(relay: &Relay, meanwhile: &str) {
+    assert!(ready(relay, 503).await.contains("the store cannot write"));
+    let before = refusals(relay).await;
+    until("it is tried again", async || (refusals(relay).await > before).then_some(())).await;
+    is_logged_once(relay, "the store refuses to write").await;
+    for (language, words) in
+        [("en", meanwhile), ("fr", "Le disque refuse d’écrire."), ("es", "El disco no acepta escrituras."), ("zh", "磁盘无法写入。")]
+    {
+        let request = http().get(format!("{}/ui", relay.url())).bearer_auth(OWNER).header("accept-language", language);
+        let page = request.send().await.unwrap().text().await.unwrap();
+        let (_, banner) = page.split_once(r#"class="banner bad" role="alert""#).unwrap_or_else(|| panic!("no banner: {page}"));
+        let (banner, _) = banner.split_once("</p>").unwrap();
+        assert!(banner.contains(words) && banner.contains("os error"), "{banner}");
+    }
+}
+
+async fn it_recovers(relay: &Relay) {
+    relay.disk_refuses(false);
+    ready(relay, 200).await;
+    is_logged_once(relay, "the store writes again").await;
+    is_logged_once(relay, "the store refuses to write").await;
+    let (status, page) = relay.get("/ui").await;
+    assert!(status == 200 && !page.contains(r#"class="banner bad""#), "{page}");
+}
+
+/// What anybody was told is what is kept.
+async fn is_kept(alice: &Caller, results: &[Value]) {
+    for result in results {
+        assert_eq!(&alice.get_answer(text(result, "request_id"), 0).await, result);
+    }
+}
+
+async fn the_relay_goes_on(disk: Disk) {
+    let Some(mut relay) = on(disk, "").await else { return };
     let alice = relay.caller("alice");
     let mut bob = relay.bot_of("bob", "b1").await;
     let open = alice.asking(json!({"to": "bob", "message": "asked before"}));
@@ -37,64 +102,118 @@ async fn a_relay_whose_disk_is_full_goes_on_says_so_and_writes_everything_when_i
     bob.received(text(&before, "request_id")).await;
     bob.settle().await;
 
-    relay.disk_is_full(true);
+    relay.disk_refuses(true);
     let mut results: Vec<Value> = Vec::new();
     for n in 0..10 {
-        let asking = alice.asking(json!({"to": "bob", "message": format!("while it is full {n}")}));
-        let wake = bob.wake().await;
-        assert_eq!(bob.answer(&wake, &format!("answer {n}")).await, json!({"ok": true}));
-        let mut result = asking.await.unwrap();
-        assert_eq!((&result["answer"], &result["recorded"]), (&json!(format!("answer {n}")), &json!(false)), "{result}");
-        result.as_object_mut().unwrap().remove("recorded");
+        let mut result = exchange(&alice, &mut bob, &format!("while it refuses {n}")).await;
+        assert_eq!(result.as_object_mut().unwrap().remove("recorded"), Some(json!(false)));
         results.push(result);
     }
     bob.answer(&before, "answered meanwhile").await;
     assert_eq!(open.await.unwrap()["answer"], "answered meanwhile");
-    assert!(ready(&relay, 503).await.contains("the store cannot write"));
-    let (_, page) = relay.get("/ui").await;
-    // While redb cannot be opened there is nothing to put the banner over.
-    assert!(page.contains(r#"class="banner bad""#) || page.contains("History cannot be read at the moment"), "{page}");
+    it_is_said(&relay, "The disk refuses to write. What happens now is kept in memory until it recovers.").await;
     let kept = alice.call("ask_agent", json!({"to": "carol", "message": "keep it", "when_offline": "queue"})).await;
     assert_eq!(text(&kept, "error"), "store_unavailable", "what must be kept is refused");
-    assert_eq!(lines_with(&relay, "the store refuses to write"), 1, "{}", relay.said());
 
-    relay.disk_is_full(false);
-    ready(&relay, 200).await;
-    assert_eq!(lines_with(&relay, "the store writes again"), 1, "{}", relay.said());
+    it_recovers(&relay).await;
     relay.bot("carol").await.is_not_woken().await;
-    let (_, page) = relay.get("/ui").await;
-    assert!(!page.contains(r#"class="banner bad""#), "{page}");
+    results.push(exchange(&alice, &mut bob, "and now?").await);
+    assert_eq!(results.last().unwrap()["recorded"], json!(null), "that is on disk");
     relay.kill().await;
     relay.up().await;
-    for result in &results {
-        assert_eq!(&alice.get_answer(text(result, "request_id"), 0).await, result);
-    }
+    is_kept(&alice, &results).await;
     assert_eq!(alice.get_answer(text(&before, "request_id"), 0).await["answer"], "answered meanwhile");
     let mut bob = relay.bot_of("bob", "b1").await;
     bob.is_not_woken().await;
 }
 
-#[tokio::test]
-async fn where_only_recorded_asks_may_go_on_a_full_disk_refuses_them_and_wakes_nobody() {
-    let relay = on_a_disk_that_fills("on_store_failure = \"refuse\"").await;
+async fn new_asks_are_refused(disk: Disk) {
+    let Some(mut relay) = on(disk, "on_store_failure = \"refuse\"").await else { return };
     let alice = relay.caller("alice");
     let mut bob = relay.bot_of("bob", "b1").await;
-    bob.settle().await;
-    relay.disk_is_full(true);
+    let mut results = vec![exchange(&alice, &mut bob, "before").await];
+    relay.disk_refuses(true);
     for n in 0..5 {
-        let refused = alice.ask("bob", &format!("while it is full {n}")).await;
+        let refused = alice.ask("bob", &format!("while it refuses {n}")).await;
         assert_eq!((text(&refused, "error"), &refused["recorded"]), ("store_unavailable", &json!(false)), "{refused}");
     }
     let kept = alice.call("ask_agent", json!({"to": "carol", "message": "keep it", "when_offline": "queue"})).await;
     assert_eq!(text(&kept, "error"), "store_unavailable");
-    assert!(ready(&relay, 503).await.contains("the store cannot write"));
-    assert_eq!(lines_with(&relay, "the store refuses to write"), 1, "{}", relay.said());
-    relay.disk_is_full(false);
-    ready(&relay, 200).await;
-    let asking = alice.asking(json!({"to": "bob", "message": "and now?"}));
-    let wake = bob.wake().await;
-    assert_eq!(text(&wake, "message"), "and now?", "nobody was woken for what was refused");
-    bob.answer(&wake, "fine").await;
-    let result = asking.await.unwrap();
-    assert_eq!((&result["answer"], &result["recorded"]), (&json!("fine"), &json!(null)));
+    let counted = |n: u32| format!("exchanges_total{{to=\"bob\",status=\"store_unavailable\"}} {n}\n");
+    let (_, metrics) = relay.get("/metrics").await;
+    assert!(metrics.contains(&counted(5)), "each is counted once: {metrics}");
+    it_is_said(&relay, "The disk refuses to write. New questions are refused until it recovers.").await;
+
+    it_recovers(&relay).await;
+    // Bob's next wake is this one: nobody was woken for what was refused.
+    results.push(exchange(&alice, &mut bob, "and now?").await);
+    assert_eq!(results.last().unwrap()["recorded"], json!(null));
+    relay.kill().await;
+    relay.up().await;
+    is_kept(&alice, &results).await;
+}
+
+#[tokio::test]
+async fn a_relay_whose_disk_is_full_goes_on_says_so_and_writes_everything_when_it_can() {
+    the_relay_goes_on(Disk::Full).await;
+}
+
+#[tokio::test]
+async fn a_relay_whose_disk_is_read_only_goes_on_says_so_and_writes_everything_when_it_can() {
+    the_relay_goes_on(READ_ONLY).await;
+}
+
+#[tokio::test]
+async fn a_relay_whose_writes_are_errors_goes_on_says_so_and_writes_everything_when_it_can() {
+    the_relay_goes_on(NO_WRITE).await;
+}
+
+#[tokio::test]
+async fn a_relay_whose_syncs_are_errors_goes_on_says_so_and_writes_everything_when_it_can() {
+    the_relay_goes_on(NO_SYNC).await;
+}
+
+#[tokio::test]
+async fn a_disk_that_can_be_opened_and_refuses_again_is_one_outage() {
+    the_relay_goes_on(NO_JOURNAL).await;
+}
+
+#[tokio::test]
+async fn where_only_recorded_asks_may_go_on_a_full_disk_refuses_them_and_wakes_nobody() {
+    new_asks_are_refused(Disk::Full).await;
+}
+
+#[tokio::test]
+async fn where_only_recorded_asks_may_go_on_a_read_only_disk_refuses_them_and_wakes_nobody() {
+    new_asks_are_refused(READ_ONLY).await;
+}
+
+#[tokio::test]
+async fn where_only_recorded_asks_may_go_on_write_errors_refuse_them_and_wake_nobody() {
+    new_asks_are_refused(NO_WRITE).await;
+}
+
+#[tokio::test]
+async fn where_only_recorded_asks_may_go_on_sync_errors_refuse_them_and_wake_nobody() {
+    new_asks_are_refused(NO_SYNC).await;
+}
+
+#[tokio::test]
+async fn a_kill_while_syncs_are_errors_loses_nothing_that_was_told_as_recorded() {
+    let Some(mut relay) = on(NO_SYNC, "").await else { return };
+    let alice = relay.caller("alice");
+    let mut bob = relay.bot_of("bob", "b1").await;
+    let mut results = Vec::new();
+    for n in 0..20 {
+        if n == 10 {
+            relay.disk_refuses(true);
+        }
+        let result = exchange(&alice, &mut bob, &format!("question {n}")).await;
+        assert_eq!(result["recorded"], if n < 10 { json!(null) } else { json!(false) });
+        results.push(result);
+    }
+    relay.kill().await;
+    relay.disk_refuses(false);
+    relay.up().await;
+    is_kept(&alice, &results[..10]).await;
 }

@@ -20,7 +20,8 @@ pub(super) struct Around<'a> {
     pub present: &'a [Present],
     /// Positions of the log that the index has, and that there are, while it is being built.
     pub indexing: Option<(u64, u64)>,
-    pub recording: bool,
+    /// What is wrong with the disk.
+    pub trouble: Markup,
     /// The position of the log that live updates go on from.
     pub seq: u64,
 }
@@ -59,7 +60,7 @@ fn banners(view: &View, around: &Around<'_>) -> Markup {
     let words = view.words();
     let done = around.indexing.map(|(done, of)| (done * 100).checked_div(of).unwrap_or(0).min(99).to_string());
     html! {
-        @if !around.recording { p class="banner bad" role="alert" { (words.unrecorded) } }
+        (around.trouble)
         @if let Some(done) = done.filter(|_| around.indexing.is_some_and(|(_, of)| of > 0)) { p class="banner" { (fill(words.indexing, &[("n", &done)])) } }
     }
 }

@@ -33,6 +33,7 @@ use maud::{Markup, html};
 use warp::http::{StatusCode, header};
 use warp::reply::{Reply, Response};
 
+use crate::config::OnStoreFailure;
 use crate::core::ids::{ConversationId, Millis, RequestId};
 use crate::engine::{Engine, HistoryError, Search, Visitor};
 use crate::inbound::peer::Peer;
@@ -89,7 +90,7 @@ impl Ask {
             Err(e) => return self.trouble(&e),
         };
         let present = rail::sorted(self.engine.present(None));
-        let around = list::Around { present: &present, indexing: self.engine.indexing(), recording: self.engine.recording(), seq };
+        let around = list::Around { present: &present, indexing: self.engine.indexing(), trouble: self.disk_trouble(), seq };
         let main = list::found(&self.view, &address, &findings, &around);
         let events = Address { before: String::new(), best: false, ..address.clone() }.query();
         let title = if address.q.is_empty() { self.view.words().conversations } else { &address.q };
@@ -167,7 +168,21 @@ impl Ask {
     fn trouble(&self, error: &HistoryError) -> Response {
         tracing::error!(%error, "history cannot be read");
         let words = self.view.words();
-        self.say(StatusCode::SERVICE_UNAVAILABLE, words.trouble, &html! { p { (words.trouble_why) } })
+        self.say(StatusCode::SERVICE_UNAVAILABLE, words.trouble, &html! { (self.disk_trouble()) p { (words.trouble_why) } })
+    }
+
+    /// That nothing is recorded at the moment, why, and what becomes of questions meanwhile.
+    fn disk_trouble(&self) -> Markup {
+        let words = self.view.words();
+        let meanwhile = match self.engine.config().on_store_failure {
+            OnStoreFailure::Relay => words.disk_relay,
+            OnStoreFailure::Refuse => words.disk_refuse,
+        };
+        html! {
+            @if let Some(why) = self.engine.unrecorded() {
+                p class="banner bad" role="alert" { (words.disk_refuses) " " (meanwhile) " " code dir="ltr" { (why) } }
+            }
+        }
     }
 
     fn say(&self, status: StatusCode, title: &str, body: &Markup) -> Response {

@@ -93,7 +93,9 @@ words! {
     typo: "Nothing has exactly these words; these are close.", "Rien ne contient exactement ces mots ; voici les plus proches.", "Nada contiene exactamente estas palabras; estas se parecen.", "没有完全匹配的词，以下是相近的结果。";
     partial: "There may be more: the search was stopped early.", "Il peut y en avoir d’autres : la recherche a été arrêtée avant la fin.", "Puede haber más: la búsqueda se detuvo antes.", "可能还有更多：搜索提前停止了。";
     indexing: "The search index is being built: {n} % done. Everything is listed; a search may not find all of it yet.", "L’index de recherche se construit : {n} %. Tout est listé ; une recherche peut encore être incomplète.", "Se está creando el índice de búsqueda: {n} %. Todo está en la lista; una búsqueda puede estar incompleta.", "正在建立搜索索引：{n}%。列表是完整的，但搜索可能暂时不全。";
-    unrecorded: "The disk refuses to write. What happens now is kept in memory until it recovers; the log says more.", "Le disque refuse d’écrire. Ce qui arrive est gardé en mémoire en attendant ; le journal en dit plus.", "El disco no acepta escrituras. Lo nuevo se guarda en memoria hasta que se recupere; el registro dice más.", "磁盘无法写入。新的内容暂存在内存中，详情见日志。";
+    disk_refuses: "The disk refuses to write.", "Le disque refuse d’écrire.", "El disco no acepta escrituras.", "磁盘无法写入。";
+    disk_relay: "What happens now is kept in memory until it recovers.", "Ce qui arrive est gardé en mémoire en attendant.", "Lo nuevo se guarda en memoria hasta que se recupere.", "恢复之前，新的内容暂存在内存中。";
+    disk_refuse: "New questions are refused until it recovers.", "Les nouvelles questions sont refusées en attendant.", "Las preguntas nuevas se rechazan hasta que se recupere.", "恢复之前，新的提问会被拒绝。";
     newest: "Newest first", "Plus récents", "Más recientes", "最新";
     best: "Best match", "Pertinence", "Más relevantes", "最相关";
     export: "Export", "Exporter", "Exportar", "导出";
@@ -137,7 +139,7 @@ words! {
     gone: "There is nothing at this address", "Il n’y a rien à cette adresse", "No hay nada en esta dirección", "此地址没有内容";
     gone_why: "The exchange or conversation is not in this relay’s history. The link may be from another relay, or be cut off.", "L’échange ou la conversation n’est pas dans l’historique de ce relais. Le lien vient peut-être d’un autre relais, ou est tronqué.", "El intercambio o la conversación no está en el historial de este relé. Quizá el enlace sea de otro relé o esté cortado.", "该问答或对话不在此中继的历史中。链接可能来自其他中继，或不完整。";
     trouble: "History cannot be read at the moment", "L’historique est illisible pour le moment", "El historial no se puede leer en este momento", "暂时无法读取历史";
-    trouble_why: "Bots can go on asking. Reload in a moment; if it stays so, the relay’s log and /ready say why.", "Les bots peuvent continuer. Rechargez dans un instant ; sinon, le journal du relais et /ready disent pourquoi.", "Los bots pueden seguir. Recargue en un momento; si persiste, el registro del relé y /ready dicen por qué.", "机器人仍可继续提问。请稍后刷新；若仍如此，请查看日志和 /ready。";
+    trouble_why: "Reload in a moment; if it stays so, the relay’s log and /ready say why.", "Rechargez dans un instant ; sinon, le journal du relais et /ready disent pourquoi.", "Recargue en un momento; si persiste, el registro del relé y /ready dicen por qué.", "请稍后刷新；若仍如此，请查看日志和 /ready。";
     nothing: "Nothing matches", "Aucun résultat", "Sin resultados", "没有匹配的内容";
     nothing_why: "Remove a filter, or try fewer or other words.", "Retirez un filtre, ou essayez moins de mots ou d’autres.", "Quite un filtro o pruebe con menos palabras u otras.", "请移除筛选条件，或尝试更少或其他的词。";
     first: "No bot has asked anything yet", "Aucun bot n’a encore rien demandé", "Ningún bot ha preguntado nada todavía", "还没有机器人提问";

@@ -4,6 +4,7 @@
 mod bot;
 mod caller;
 mod collector;
+mod disk;
 pub mod raw;
 mod relay;
 mod worker;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 pub use bot::Bot;
 pub use caller::{Caller, cut_at, event_id, http, tool_result};
 pub use collector::{Answer, Collector, attribute};
+pub use disk::Disk;
 pub use relay::{Address, OWNER, Ran, Relay, token};
 pub use worker::Worker;
 

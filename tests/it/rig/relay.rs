@@ -10,6 +10,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process};
 use serde_json::Value;
 use tokio::process::{Child, Command};
 
+use super::disk::{self, Disk};
 use super::{Bot, Caller, soon, until};
 
 /// Where the relay is reached at the moment; another one after each start.
@@ -21,8 +22,8 @@ pub struct Relay {
     child: Option<Child>,
     runs: u32,
     log: Option<&'static str>,
-    /// Its disk may be full.
-    fills: bool,
+    /// What its disk may do to it.
+    disk: Option<Disk>,
 }
 
 /// What a command of the program did.
@@ -67,7 +68,7 @@ impl Relay {
     /// Everything but the start.
     pub fn prepare(keys: &str, agents: &[&str]) -> Self {
         let dir = Arc::new(tempfile::tempdir().unwrap());
-        let relay = Self { dir, address: Address::default(), child: None, runs: 0, log: None, fills: false };
+        let relay = Self { dir, address: Address::default(), child: None, runs: 0, log: None, disk: None };
         relay.configure(keys, agents);
         relay
     }
@@ -85,16 +86,22 @@ impl Relay {
         fs::write(self.path("bridge.toml"), text).unwrap();
     }
 
-    /// Its disk can be made full while it runs.
-    pub fn on_a_disk_that_fills(&mut self) {
-        self.fills = true;
+    /// Its disk can be made to refuse in this way while it runs.
+    pub fn on(&mut self, disk: Disk) {
+        self.disk = Some(disk);
     }
 
-    /// From now on each write to a file fails, or none does.
-    pub fn disk_is_full(&self, full: bool) {
-        let Rlimit { current, maximum } = rustix::process::getrlimit(Resource::Fsize);
-        let limit = Rlimit { current: if full { Some(0) } else { current }, maximum };
-        rustix::process::prlimit(Some(self.pid()), Resource::Fsize, limit).unwrap();
+    /// From now on its disk refuses, or does not.
+    pub fn disk_refuses(&self, refuses: bool) {
+        match self.disk.expect("its disk can refuse") {
+            Disk::Full => {
+                let Rlimit { current, maximum } = rustix::process::getrlimit(Resource::Fsize);
+                let limit = Rlimit { current: if refuses { Some(0) } else { current }, maximum };
+                rustix::process::prlimit(Some(self.pid()), Resource::Fsize, limit).unwrap();
+            }
+            Disk::Fails { calls, errno, on } if refuses => fs::write(disk::control(self.dir.path()), format!("{calls} {errno} {on}")).unwrap(),
+            Disk::Fails { .. } => fs::remove_file(disk::control(self.dir.path())).unwrap(),
+        }
     }
 
     pub fn log_everything(&mut self) {
@@ -119,11 +126,13 @@ impl Relay {
         assert!(self.child.is_none(), "it runs");
         self.runs += 1;
         let file = |kind: &str| File::create(self.path(&format!("{kind}-{}", self.runs))).unwrap();
-        let mut command = if self.fills { program_on("sh", self.dir.path()) } else { program(self.dir.path()) };
+        let fills = matches!(self.disk, Some(Disk::Full));
+        let mut command = if fills { program_on("sh", self.dir.path()) } else { program(self.dir.path()) };
+        command.envs(self.disk.into_iter().flat_map(|disk| disk.surroundings(self.dir.path())));
         if let Some(filter) = self.log {
             command.env("RUST_LOG", filter);
         }
-        if self.fills {
+        if fills {
             // A write beyond the limit is an error then, and not the end. Its log goes through us: a file would be full too.
             command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_hermes-bridge")]).stderr(Stdio::piped());
         } else {
