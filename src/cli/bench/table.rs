@@ -6,7 +6,7 @@ use super::history::{History, Searches};
 use super::idle::{IdleBots, Start};
 use super::load::Figures;
 use super::proc::{Machine, Memory};
-use super::report::{Beside, Lists, Ratios, Report, Settings};
+use super::report::{Beside, Compared, Ratios, Report, Settings};
 use std::fmt::Write as _;
 
 const HEAD: &str = "  at once  server              per second   p50 ms   p90 ms   p99 ms   max ms  CPU ms each   RSS MB\n";
@@ -21,13 +21,13 @@ impl Report {
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
         machine(out, &self.machine)?;
-        self.asks(out)?;
+        let Settings { message_bytes, reply, rounds, window_seconds } = &self.settings;
+        let title = format!("Asks: {message_bytes} bytes each way, bots answer by {reply}, median of {rounds} rounds of {window_seconds} s");
+        levels(out, &title, &self.asks, "relay/durable floor")?;
+        levels(out, "Commits: one fact of half a kilobyte, from the store's queue until it is durable", &self.commits, "relay/durable floor")?;
         if let Some(lists) = &self.list_agents {
-            let Lists { connections, agents, .. } = lists;
-            writeln!(out, "\nlist_agents: {agents} agents, {connections} connections")?;
-            out.push_str(HEAD);
-            figures(out, *connections, &lists.median)?;
-            compared(out, "relay/floor", &lists.relay_to_floor)?;
+            let title = format!("list_agents: {} agents, {} connections", lists.agents.unwrap_or_default(), lists.at_once);
+            levels(out, &title, std::slice::from_ref(lists), "relay/floor")?;
         }
         if let Some(bots) = &self.idle_bots {
             idle_bots(out, bots)?;
@@ -37,24 +37,22 @@ impl Report {
         }
         self.history.as_ref().map_or(Ok(()), |one| history(out, one))
     }
+}
 
-    fn asks(&self, out: &mut String) -> std::fmt::Result {
-        if self.asks.is_empty() {
-            return Ok(());
-        }
-        let Settings { message_bytes, reply, rounds, window_seconds } = &self.settings;
-        write!(out, "\nAsks: {message_bytes} bytes each way, bots answer by {reply}, ")?;
-        writeln!(out, "median of {rounds} rounds of {window_seconds} s")?;
-        out.push_str(HEAD);
-        for (n, level) in self.asks.iter().enumerate() {
-            if n > 0 {
-                out.push('\n');
-            }
-            figures(out, level.askers, &level.median)?;
-            compared(out, "relay/durable floor", &level.relay_to_durable_floor)?;
-        }
-        Ok(())
+fn levels(out: &mut String, title: &str, levels: &[Compared], ratio: &str) -> std::fmt::Result {
+    if levels.is_empty() {
+        return Ok(());
     }
+    writeln!(out, "\n{title}")?;
+    out.push_str(HEAD);
+    for (n, level) in levels.iter().enumerate() {
+        if n > 0 {
+            out.push('\n');
+        }
+        figures(out, level.at_once, &level.median)?;
+        compared(out, ratio, &level.ratios)?;
+    }
+    Ok(())
 }
 
 fn machine(out: &mut String, machine: &Machine) -> std::fmt::Result {
