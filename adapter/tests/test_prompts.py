@@ -3,6 +3,18 @@
 from adapter.prompts import NEEDS_INPUT, Prompts
 
 
+def said_of_rm_x(said, conversation="c1", mode="ask"):
+    """Prompts whose asker was asked about `rm x` in c1, and said this in a conversation."""
+    prompts = Prompts(mode)
+    prompts.approval("c1", "rm x", "", answerable=True)
+    prompts.next_message(conversation, said)
+    return prompts
+
+
+def allows_rm_x(prompts, conversation="c1"):
+    return prompts.approval(conversation, "rm x", "", answerable=True).allow
+
+
 def test_by_default_a_clarify_is_answered_with_decide_yourself():
     decision = Prompts("deny").clarify("red?", ["red", "blue"], answerable=True)
     assert "No human is present" in decision.for_model and decision.for_asker is None
@@ -38,30 +50,20 @@ def test_the_asker_allows_exactly_one_command_once():
 
 
 def test_anything_else_than_the_word_refuses():
+    assert allows_rm_x(said_of_rm_x("approve"))
     for said in ("no", "approve it, but carefully", "yes", "", "do not approve"):
-        prompts = Prompts("ask")
-        prompts.approval("c1", "rm x", "", answerable=True)
-        prompts.next_message("c1", said)
-        assert not prompts.approval("c1", "rm x", "", answerable=True).allow, said
+        assert not allows_rm_x(said_of_rm_x(said)), said
 
 
 def test_one_conversation_cannot_allow_what_another_was_asked():
-    prompts = Prompts("ask")
-    prompts.approval("c1", "rm x", "", answerable=True)
-    prompts.next_message("c2", "approve")
-    assert not prompts.approval("c2", "rm x", "", answerable=True).allow
+    assert not allows_rm_x(said_of_rm_x("approve", conversation="c2"), conversation="c2")
 
 
 def test_an_approval_is_void_once_the_turn_it_was_given_for_is_followed_by_another():
-    prompts = Prompts("ask")
-    prompts.approval("c1", "rm x", "", answerable=True)
-    prompts.next_message("c1", "approve")
+    prompts = said_of_rm_x("approve")
     prompts.next_message("c1", "something else")
-    assert not prompts.approval("c1", "rm x", "", answerable=True).allow
+    assert not allows_rm_x(prompts)
 
 
 def test_under_deny_the_word_approve_means_nothing():
-    prompts = Prompts("deny")
-    prompts.approval("c1", "rm x", "", answerable=True)
-    prompts.next_message("c1", "approve")
-    assert not prompts.approval("c1", "rm x", "", answerable=True).allow
+    assert not allows_rm_x(said_of_rm_x("approve", mode="deny"))

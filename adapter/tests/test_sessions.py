@@ -9,10 +9,20 @@ def wake(request_id, conversation="c1"):
     return Wake(request_id, conversation, "anna", "hi")
 
 
-def test_questions_of_one_session_run_one_at_a_time_and_in_order():
+def queued(*request_ids):
+    """Queues with these questions, all of one conversation."""
     queues = SessionQueues()
-    for request_id in ("r1", "r2", "r3"):
+    for request_id in request_ids:
         queues.add(wake(request_id))
+    return queues
+
+
+def startable(queues):
+    return [wake.request_id for _, wake in queues.startable()]
+
+
+def test_questions_of_one_session_run_one_at_a_time_and_in_order():
+    queues = queued("r1", "r2", "r3")
     ran = []
     while queues.startable():
         chat_id, first = queues.startable()[0]
@@ -28,35 +38,30 @@ def test_sessions_do_not_wait_for_each_other():
     queues = SessionQueues()
     queues.add(wake("r1", "c1"))
     queues.add(wake("r2", "c2"))
-    assert [w.request_id for _, w in queues.startable()] == ["r1", "r2"]
+    assert startable(queues) == ["r1", "r2"]
 
 
 def test_an_answered_question_still_keeps_its_session_busy_until_the_turn_is_over():
-    queues = SessionQueues()
-    queues.add(wake("r1"))
-    queues.add(wake("r2"))
+    queues = queued("r1", "r2")
     queues.start("c1", "r1")
     queues.close("r1")
     assert queues.startable() == []
     assert [(w.request_id, on) for w, on in queues.open()] == [("r2", False)]
     queues.turn_over("c1")
-    assert [w.request_id for _, w in queues.startable()] == ["r2"]
+    assert startable(queues) == ["r2"]
 
 
 def test_a_closed_question_leaves_its_line():
-    queues = SessionQueues()
-    queues.add(wake("r1"))
+    queues = queued("r1")
     queues.close("r1")
     assert queues.startable() == [] and queues.closed("r1") and not queues.knows("r1")
 
 
 def test_a_question_that_was_put_back_is_first_again():
-    queues = SessionQueues()
-    queues.add(wake("r1"))
-    queues.add(wake("r2"))
+    queues = queued("r1", "r2")
     queues.start("c1", "r1")
     queues.put_back("c1")
-    assert [w.request_id for _, w in queues.startable()] == ["r1"]
+    assert startable(queues) == ["r1"]
 
 
 def test_full_lines_refuse_the_next_question(monkeypatch):

@@ -65,12 +65,7 @@ fn alone(config: &Config, dir: PathBuf) -> Result<String, String> {
         return Err(format!("there is no store in {}: nothing to back up; --config or --data-dir names another", config.data_dir.display()));
     }
     let store = Store::open(&config.data_dir).map_err(|e| e.to_string())?;
-    let mut meter = Meter::new();
-    let mut watch = |stage: &'static str, done, of| {
-        meter.show(stage, done, of);
-        true
-    };
-    let made = store.backup(&dir, &moment(now()), &mut watch).map_err(|e| e.to_string())?;
+    let made = store.backup(&dir, &moment(now()), &mut Meter::new().watch()).map_err(|e| e.to_string())?;
     Ok(format!("{}: {} exchanges, {} bytes, as of {}", dir.display(), made.exchanges, made.bytes, made.taken))
 }
 

@@ -9,7 +9,7 @@ use clap::Args;
 use super::ConfigArgs;
 use crate::config::{Config, local_url};
 use crate::engine::Engine;
-use crate::inbound::control::{self, Place};
+use crate::inbound::control;
 use crate::store::Store;
 use crate::wire::control::{Answer, Command};
 
@@ -109,7 +109,7 @@ pub(crate) fn carry_out(config: &Config, command: Command) -> Result<Answer, Str
     let store = Store::open(&config.data_dir).map_err(|e| e.to_string())?;
     super::runtime()?.block_on(async {
         let engine = Engine::start(config.clone(), store).map_err(|e| e.to_string())?;
-        let answer = control::obey(&engine, command, &Place { url: config.base_url(config.listen), listen: config.listen }).await;
+        let answer = control::obey(&engine, command, config.listen).await;
         engine.stop().await;
         engine.close();
         Ok(answer)

@@ -29,12 +29,7 @@ pub(crate) fn run(args: CompactArgs) -> Outcome {
     if !dir.join("bridge.redb").exists() {
         return Err(format!("there is no store in {}; --config or --data-dir names another", dir.display()));
     }
-    let mut meter = Meter::new();
-    let mut watch = |stage: &'static str, done, of| {
-        meter.show(stage, done, of);
-        true
-    };
-    let (before, after) = store::rewrite(dir, &mut watch).map_err(|e| e.to_string())?;
+    let (before, after) = store::rewrite(dir, &mut Meter::new().watch()).map_err(|e| e.to_string())?;
     println!("{}: {before} bytes before, {after} now", dir.join("bridge.redb").display());
     Ok(0)
 }

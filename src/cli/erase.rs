@@ -6,17 +6,19 @@ use std::time::Duration;
 use clap::Args;
 
 use super::client::ask_running;
+use super::progress::Meter;
 use super::{ConfigArgs, Outcome, backup};
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::inbound::control::{self, Place};
+use crate::inbound::control;
 use crate::store::{self, Store};
 use crate::wire::control::{Answer, Command};
 
 const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Args)]
-#[command(after_help = "Without --yes it only counts. What is open stays until it has ended. That it was erased, when and how much, stays on record.
+#[command(after_help = "Without --yes it only counts. What is open stays until it has ended. That it was erased, when and how much, stays on
+record: in the security log without id and name, in --list with them, so that it can be done again to a backup that is put back.
 
 Search, page and exports have nothing of it at once. The bytes are gone from the files at once if the relay is stopped, and
 else at its next start, which writes the file anew (about 20 s a GB). Backups taken before still have it.
@@ -74,7 +76,7 @@ pub(crate) fn run(args: EraseArgs) -> Outcome {
             Answer::Progress { outcome: Some(outcome), .. } => {
                 let said = outcome?;
                 if !dry_run {
-                    store::rewrite(&config.data_dir, &mut |_, _, _| true)
+                    store::rewrite(&config.data_dir, &mut Meter::new().watch())
                         .map_err(|e| format!("{said}, but the file could not be written anew: {e}"))?;
                 }
                 said
@@ -100,11 +102,14 @@ fn list(rows: &[crate::wire::control::ErasureRow]) -> Outcome {
 async fn alone(config: &Config, command: Command) -> Result<Answer, String> {
     let store = Store::open(&config.data_dir).map_err(|e| e.to_string())?;
     let engine = Engine::start(config.clone(), store).map_err(|e| e.to_string())?;
-    let place = Place { url: config.base_url(config.listen), listen: config.listen };
-    let mut answer = control::obey(&engine, command, &place).await;
+    let mut meter = Meter::new();
+    let mut answer = control::obey(&engine, command, config.listen).await;
     while matches!(answer, Answer::Done | Answer::Progress { outcome: None, .. }) {
+        if let Answer::Progress { stage, done, of, .. } = &answer {
+            meter.show(stage, *done, *of);
+        }
         tokio::time::sleep(LOOK).await;
-        answer = control::obey(&engine, Command::Progress, &place).await;
+        answer = control::obey(&engine, Command::Progress, config.listen).await;
     }
     engine.stop().await;
     tokio::task::spawn_blocking(move || engine.close()).await.map_err(|_| "the store did not close well".to_owned())?;

@@ -35,10 +35,7 @@ pub(crate) struct RestoreArgs {
 
 pub(crate) fn run(args: RestoreArgs) -> Outcome {
     let mut meter = Meter::new();
-    let mut watch = |stage: &'static str, done, of| {
-        meter.show(stage, done, of);
-        true
-    };
+    let mut watch = meter.watch();
     if args.verify {
         let made = store::verify(&args.dir, &mut watch).map_err(|e| e.to_string())?;
         println!("{} is whole: {} exchanges, as of {}, made by {}", args.dir.display(), made.exchanges, made.taken, made.version);

@@ -1,12 +1,13 @@
 //! `search` and `export`: the page's search from a terminal, asked of the running relay over HTTP. Owns the table; the
 //! query language is the search's own.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use clap::Args;
 use serde_json::Value;
 
 use super::client::{ask_running, running_at};
+use super::progress::Meter;
 use super::{ConfigArgs, Outcome};
 use crate::config::local_url;
 use crate::wire::control::{Answer, Command};
@@ -75,7 +76,13 @@ pub(crate) fn export(args: ExportArgs) -> Outcome {
     super::runtime()?.block_on(async {
         let mut answer = get(&args.wanted, &path).await?;
         let mut out = std::io::stdout().lock();
+        // A terminal shows what comes.
+        let (mut meter, mut bytes) = ((!out.is_terminal()).then(Meter::new), 0);
         while let Some(piece) = answer.chunk().await.map_err(|e| format!("the export broke off: {e}"))? {
+            bytes += piece.len() as u64;
+            if let Some(meter) = &mut meter {
+                meter.show("exporting, bytes", bytes, 0);
+            }
             // Whoever reads may have read enough.
             if out.write_all(&piece).is_err() {
                 break;

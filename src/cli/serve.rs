@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ConfigArgs, Outcome, ui_token};
 use crate::config::{Config, LogFormat, Secret};
-use crate::engine::{Engine, Kind, Minted};
+use crate::engine::{Engine, Kind, Minted, Reloaded};
 use crate::inbound::{self, control};
-use crate::outbound;
+use crate::outbound::{self, Exports};
 use crate::store::{self, Store};
 
 /// What is said when RUST_LOG says nothing else: this project's events, and of others only what is wrong. To rmcp's service each
@@ -50,14 +50,13 @@ async fn serve(config: Config, args: ServeArgs) -> Outcome {
         Some(at) => Some(TcpListener::bind(at).await.map_err(|e| format!("cannot listen on {at} for metrics: {e}; change listen in [metrics]"))?),
     };
     let store = Arc::new(open_store(&config)?);
-    let exports = outbound::start(&config, &store).await?;
+    let exports = Arc::new(outbound::start(&config, &store).await?);
     let engine = Engine::start(config.clone(), store).map_err(|e| e.to_string())?;
     let minted = engine.mint_missing().await.map_err(|e| e.to_string())?;
     let owner_token = engine.mint_owner_token().await.map_err(|e| e.to_string())?;
     let stop = CancellationToken::new();
     let owner = control::bind(&config.data_dir).map_err(|e| format!("{}: the control socket cannot be opened: {e}", config.data_dir.display()))?;
-    let place = control::Place { url: config.base_url(bound), listen: bound };
-    let owner = tokio::spawn(control::serve(owner, engine.clone(), place, stop.clone()));
+    let owner = tokio::spawn(control::serve(owner, engine.clone(), bound, stop.clone()));
     // Before anybody hears that the relay is there: whoever knows may send a signal.
     let signals = Signals::listen()?;
     note_minted(&engine, &minted, owner_token.is_some()).await;
@@ -68,7 +67,7 @@ async fn serve(config: Config, args: ServeArgs) -> Outcome {
         tokio::spawn(inbound::metrics::serve(listener, engine.clone(), stop.clone()));
     }
     greet(&config, bound, &minted, owner_token.as_ref());
-    tokio::spawn(obey(signals, engine.clone(), args, stop.clone()));
+    tokio::spawn(obey(signals, engine.clone(), exports.clone(), args, stop.clone()));
 
     inbound::serve(listener, engine.clone(), stop).await;
 
@@ -121,13 +120,13 @@ impl Signals {
     }
 }
 
-/// Stops on SIGTERM and SIGINT; reads the agents anew on SIGHUP.
-async fn obey(mut signals: Signals, engine: Arc<Engine>, args: ServeArgs, stop: CancellationToken) {
+/// Stops on SIGTERM and SIGINT; reads the configuration anew on SIGHUP.
+async fn obey(mut signals: Signals, engine: Arc<Engine>, exports: Arc<Exports>, args: ServeArgs, stop: CancellationToken) {
     loop {
         tokio::select! {
             _ = signals.terminate.recv() => break,
             _ = signals.interrupt.recv() => break,
-            _ = signals.hangup.recv() => reload(&engine, &args).await,
+            _ = signals.hangup.recv() => reload(&engine, &exports, &args).await,
         }
     }
     tracing::info!("stopping");
@@ -135,16 +134,15 @@ async fn obey(mut signals: Signals, engine: Arc<Engine>, args: ServeArgs, stop: 
 }
 
 /// A configuration that cannot be read changes nothing.
-async fn reload(engine: &Arc<Engine>, args: &ServeArgs) {
+async fn reload(engine: &Arc<Engine>, exports: &Exports, args: &ServeArgs) {
     let changed = match args.config.load(args.listen.clone()) {
         Ok(config) => engine.reconfigure(config).await.map_err(|e| e.to_string()),
         Err(e) => Err(e.to_string()),
     };
     match changed {
-        Ok(minted) => {
-            let agents = engine.listed_agents().len();
-            tracing::info!(agents, "read the agents anew");
-            let _ = engine.audit(Kind::Configuration, RELAY, None, &format!("read anew: {agents} agents")).await;
+        Ok(Reloaded { minted, waiting }) => {
+            exports.hide(engine.config().clear_tokens.clone());
+            note_reload(engine, &waiting).await;
             note_minted(engine, &minted, false).await;
             show_tokens(&minted);
             match engine.mint_owner_token().await {
@@ -161,6 +159,17 @@ async fn reload(engine: &Arc<Engine>, args: &ServeArgs) {
             let _ = engine.audit(Kind::Configuration, RELAY, None, &format!("not taken over: {e}")).await;
         }
     }
+}
+
+async fn note_reload(engine: &Engine, waiting: &[&str]) {
+    let (agents, waiting) = (engine.listed_agents().len(), waiting.join(", "));
+    tracing::info!(agents, "read the configuration anew");
+    let mut done = format!("read anew: {agents} agents");
+    if !waiting.is_empty() {
+        tracing::warn!(keys = %waiting, "these keys have changed and wait for the next start; until then the relay works by their old values");
+        done = format!("{done}; for the next start: {waiting}");
+    }
+    let _ = engine.audit(Kind::Configuration, RELAY, None, &done).await;
 }
 
 async fn note_minted(engine: &Engine, minted: &[Minted], owner: bool) {

@@ -86,7 +86,7 @@ pub(super) fn parse(text: &str, path: Option<&Path>, env: Env<'_>) -> Result<Con
         public_url: raw.public_url.as_ref().map(|u| u.get_ref().trim_end_matches('/').to_owned()),
         allowed_hosts: raw.allowed_hosts.clone().unwrap_or_default(),
         backups: super::upkeep::backups(&source, &raw.backup, base, &data_dir)?,
-        retention: super::upkeep::retention(&source, &raw.retention)?,
+        retention: super::upkeep::retention(&source, raw.retention)?,
         data_dir,
         limits,
         ask_max_wait: Duration::from_millis(number(&raw.ask_max_wait_ms, "ask_max_wait_ms", 100..=YEAR_MS, 240_000)?),

@@ -5,6 +5,7 @@ mod agents;
 mod export;
 mod file;
 mod limits;
+mod reload;
 mod scrape;
 mod secret;
 mod ui;
@@ -122,10 +123,7 @@ pub fn load(flags: &Flags, env: Env<'_>) -> Result<Config, ConfigError> {
         })?;
     }
     if let Some(dir) = &flags.data_dir {
-        if let Some(backups) = config.backups.as_mut().filter(|b| b.dir == config.data_dir.join("backups")) {
-            backups.dir = dir.join("backups");
-        }
-        config.data_dir.clone_from(dir);
+        config.put_data_in(dir);
     }
     Ok(config)
 }
@@ -137,6 +135,14 @@ fn find(flags: &Flags, env: Env<'_>) -> Option<PathBuf> {
 }
 
 impl Config {
+    /// Everything that is kept goes there, and the backups with it unless they have a place of their own.
+    fn put_data_in(&mut self, dir: &Path) {
+        if let Some(backups) = self.backups.as_mut().filter(|b| b.dir == self.data_dir.join("backups")) {
+            backups.dir = dir.join("backups");
+        }
+        dir.clone_into(&mut self.data_dir);
+    }
+
     /// The address to reach the relay at, as people and bots would write it.
     #[must_use]
     pub fn base_url(&self, bound: SocketAddr) -> String {

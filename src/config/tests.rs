@@ -1,6 +1,7 @@
 //! What a configuration file may say, and how a wrong one is refused.
 
 use super::*;
+use crate::core::outcome::Outcome;
 
 fn none(_: &str) -> Option<String> {
     None
@@ -62,6 +63,7 @@ fn every_key_stands_in_the_reference() {
         "requests_per_second_per_address",
         "searches_per_second",
         "days",
+        "status_days",
         "max_bytes",
         "every",
         "keep",
@@ -189,6 +191,14 @@ fn history_is_kept_for_ever_unless_the_file_bounds_it() {
     assert_eq!(bounds("[retention]\ndays = 90\n"), Ok(Some((Some(90), None))));
     assert_eq!(bounds("[retention]\nmax_bytes = 5000000\n"), Ok(Some((None, Some(5_000_000)))));
     assert!(bounds("[retention]\ndays = 0\n").unwrap_err().contains("line 2"));
+    let ages = |text: &str| parse(text).unwrap().retention.unwrap().ages();
+    let some = ages("[retention]\nstatus_days = { timeout = 7, agent_offline = 7 }\n");
+    assert_eq!(some.into_iter().collect::<Vec<_>>(), [(7, vec![Outcome::Timeout, Outcome::AgentOffline])]);
+    let all = ages("[retention]\ndays = 90\nstatus_days.ok = 365\nstatus_days.timeout = 7\n");
+    assert_eq!((all[&365].as_slice(), all[&7].as_slice(), all[&90].len()), (&[Outcome::Answered][..], &[Outcome::Timeout][..], 14));
+    let unknown = bounds("[retention]\nstatus_days.answered = 3\n").unwrap_err();
+    assert!(unknown.contains("line 2") && unknown.contains("one of ok, timeout"), "{unknown}");
+    assert!(bounds("[retention]\nstatus_days.ok = 0\n").unwrap_err().contains("status_days.ok = 0: a number from 1"));
 }
 
 #[test]

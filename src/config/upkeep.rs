@@ -1,5 +1,6 @@
 //! `[backup]` and `[retention]` of bridge.toml: what the relay does by itself to be run for years.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use toml::Spanned;
 
 use super::ConfigError;
 use super::file::Source;
+use crate::core::outcome::Outcome;
 
 /// Backups by the clock.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +37,7 @@ enum Span {
 
 const SECOND_MS: u64 = 1_000;
 const DAY_MS: u64 = 86_400_000;
+const DAYS: std::ops::RangeInclusive<u64> = 1..=36_500;
 
 impl Span {
     fn ms(&self) -> Option<u64> {
@@ -66,22 +69,48 @@ pub(super) fn backups(source: &Source<'_>, raw: &RawBackup, base: &Path, data_di
 }
 
 /// How much history is kept; `None` in a field: no bound.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Retention {
     pub days: Option<u64>,
+    /// Instead of `days`, for what ended so.
+    pub status_days: BTreeMap<Outcome, u64>,
     pub max_bytes: Option<u64>,
+}
+
+impl Retention {
+    /// How long which exchanges are kept, in days; what ended as none of these is kept for ever.
+    #[must_use]
+    pub fn ages(&self) -> BTreeMap<u64, Vec<Outcome>> {
+        let mut ages = BTreeMap::<u64, Vec<Outcome>>::new();
+        for outcome in Outcome::ALL {
+            if let Some(days) = self.status_days.get(&outcome).copied().or(self.days) {
+                ages.entry(days).or_default().push(outcome);
+            }
+        }
+        ages
+    }
 }
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawRetention {
     days: Option<Spanned<u64>>,
+    status_days: Option<BTreeMap<String, Spanned<u64>>>,
     max_bytes: Option<Spanned<u64>>,
 }
 
 /// `None`: everything is kept.
-pub(super) fn retention(source: &Source<'_>, raw: &RawRetention) -> Result<Option<Retention>, ConfigError> {
-    let days = raw.days.is_some().then(|| source.number(&raw.days, "days", 1..=36_500, 0)).transpose()?;
+pub(super) fn retention(source: &Source<'_>, raw: RawRetention) -> Result<Option<Retention>, ConfigError> {
+    let days = raw.days.is_some().then(|| source.number(&raw.days, "days", DAYS, 0)).transpose()?;
+    let mut status_days = BTreeMap::new();
+    for (word, given) in raw.status_days.unwrap_or_default() {
+        let Some(outcome) = Outcome::parse(&word) else {
+            let words = Outcome::ALL.map(Outcome::word).join(", ");
+            return Err(source.at(given.span(), "status_days", &word, &format!("no exchange ends so; one of {words} is expected")));
+        };
+        status_days.insert(outcome, source.number(&Some(given), &format!("status_days.{word}"), DAYS, 0)?);
+    }
     let max_bytes = raw.max_bytes.is_some().then(|| source.number(&raw.max_bytes, "max_bytes", 1_000_000..=1 << 50, 0)).transpose()?;
-    Ok((days.is_some() || max_bytes.is_some()).then_some(Retention { days, max_bytes }))
+    let retention = Retention { days, status_days, max_bytes };
+    Ok((retention != Retention::default()).then_some(retention))
 }

@@ -21,6 +21,8 @@ pub enum Kind {
     Token,
     /// The configuration was read anew, or refused.
     Configuration,
+    /// Exchanges were taken off the record: by whom and how many, never which.
+    Erasure,
     /// A person did something at the page.
     Person,
     /// An ask was refused by policy; stands on record as an exchange.
@@ -30,7 +32,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::RefusedAgent,
         Self::RefusedLogin,
         Self::RefusedRequest,
@@ -38,6 +40,7 @@ impl Kind {
         Self::Logout,
         Self::Token,
         Self::Configuration,
+        Self::Erasure,
         Self::Person,
         Self::Policy,
         Self::Loop,
@@ -53,6 +56,7 @@ impl Kind {
             Self::Logout => "logout",
             Self::Token => "token",
             Self::Configuration => "configuration",
+            Self::Erasure => "erasure",
             Self::Person => "person",
             Self::Policy => "policy",
             Self::Loop => "loop",

@@ -1,7 +1,7 @@
 //! Agents coming into being and going: minting, `agent add`, `rotate`, `revoke`, and a changed configuration. Sockets of
 //! agents that stay are not touched; those of a revoked agent are closed at once.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::Engine;
 use super::directory::with_token;
@@ -29,6 +29,13 @@ pub enum AgentError {
 pub struct Minted {
     pub name: AgentName,
     pub token: Secret,
+}
+
+/// What became of a newly read configuration.
+pub struct Reloaded {
+    pub minted: Vec<Minted>,
+    /// Keys with other values than those that the relay works by until it starts again.
+    pub waiting: Vec<&'static str>,
 }
 
 impl Engine {
@@ -82,9 +89,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes over agents, permissions, the page's login and trusted proxies of a newly read configuration; everything else
-    /// needs a restart.
-    pub async fn reconfigure(self: &Arc<Self>, config: Config) -> Result<Vec<Minted>, AgentError> {
+    /// Takes over what can be taken over of a newly read configuration.
+    pub async fn reconfigure(self: &Arc<Self>, new: Config) -> Result<Reloaded, AgentError> {
+        let (config, waiting) = self.config().taking_over(new);
         self.reload_agents(Some(config)).await?;
         let names = self.directory.names();
         for (connection, owner, _) in self.relay().links() {
@@ -92,7 +99,7 @@ impl Engine {
                 self.links.hang_up(connection);
             }
         }
-        self.mint_missing().await
+        Ok(Reloaded { minted: self.mint_missing().await?, waiting })
     }
 
     #[must_use]
@@ -122,10 +129,7 @@ impl Engine {
         let stored = self.read(|store| store.agents()).await?;
         let mut relay = self.relay();
         if let Some(new) = config {
-            let old = self.config();
-            let merged =
-                Config { agents: new.agents, permissions: new.permissions, ui: new.ui, trusted_proxies: new.trusted_proxies, ..(*old).clone() };
-            *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(merged);
+            self.config.send_replace(Arc::new(new));
         }
         let config = self.config();
         self.directory.fill(&config, &stored);

@@ -20,8 +20,14 @@ impl Engine {
     /// Ends when the relay stops.
     pub(super) async fn back_up_by_the_clock(self: Arc<Self>) {
         let mut failing = false;
+        let mut config = self.config.subscribe();
         loop {
-            let Some(plan) = self.config().backups.clone() else { return };
+            let Some(plan) = config.borrow_and_update().backups.clone() else {
+                tokio::select! {
+                    Ok(()) = config.changed() => continue,
+                    () = self.stopping.cancelled() => return,
+                }
+            };
             let wait = match self.due_in(&plan) {
                 Ok(wait) if !wait.is_zero() => wait,
                 due => match due.map_err(|e| e.to_string()).and(self.back_up(&plan).await) {
@@ -40,6 +46,7 @@ impl Engine {
             tokio::select! {
                 // Not all at once: the machine may sleep meanwhile, and its clock be set.
                 () = tokio::time::sleep(wait.min(RETRY)) => {}
+                Ok(()) = config.changed() => {}
                 () = self.stopping.cancelled() => return,
             }
         }

@@ -2,6 +2,7 @@
 //! larger than `[retention]` allows. In small pieces with rests between, asks first; each piece is a fact like any other,
 //! so the index, the page and every follower of the log learn of it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,9 +11,11 @@ use tokio::sync::oneshot;
 
 use super::Engine;
 use crate::config::Retention;
+use crate::core::audit::Kind;
 use crate::core::effect::{Erasure, Fact};
 use crate::core::ids::{AgentName, ConversationId, Millis, RequestId, Seq};
-use crate::store::{Doomed, StoreError, Written};
+use crate::core::outcome::Outcome;
+use crate::store::{Doomed, Old, StoreError, Written};
 
 /// Exchanges taken at once: some milliseconds of the writer's time.
 const PIECE: usize = 100;
@@ -41,45 +44,53 @@ impl Unwanted {
             Self::Agent(name) => format!("agent {name}").into(),
         }
     }
+
+    /// What the security log and the log of the process may say of it.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Conversation(_) => "a conversation",
+            Self::Agent(_) => "an agent",
+        }
+    }
 }
 
 /// What was looked at so far.
 #[derive(Default)]
 struct Tally {
+    looked: u64,
     gone: u64,
     open: u64,
     bytes: u64,
 }
 
+/// What the clock has removed, until the security log is told: once a day, for it may happen every hour.
+#[derive(Default)]
+struct Removed {
+    day: u64,
+    exchanges: u64,
+}
+
+/// How far the exchanges of each age were looked at with nothing left that could go later: the next pass begins there.
+type Looked = BTreeMap<u64, RequestId>;
+
 impl Engine {
-    /// Begins to erase; with `dry` only counts. How it goes: `progress`.
-    pub fn begin_erase(self: &Arc<Self>, what: Unwanted, dry: bool) -> Result<tokio::task::JoinHandle<Result<String, String>>, String> {
+    /// Begins to erase, for `who`; with `dry` only counts. How it goes: `progress`.
+    pub fn begin_erase(
+        self: &Arc<Self>,
+        what: Unwanted,
+        dry: bool,
+        who: &'static str,
+    ) -> Result<tokio::task::JoinHandle<Result<String, String>>, String> {
         let at = self.now();
         self.begin_work(move |engine, watch| {
-            let of = engine.store.exchange_count().map_err(|e| e.to_string())?;
             let mut tally = Tally::default();
-            let mut after = None;
-            loop {
-                let doomed = engine.unwanted(&what, after).map_err(|e| e.to_string())?;
-                after = doomed.next;
-                tally.open += doomed.open;
-                tally.bytes += doomed.bytes;
-                tally.gone += doomed.ids.len() as u64;
-                if !dry {
-                    engine.erase(doomed, at, what.why())?;
-                }
-                if !watch("erasing", tally.gone, of) {
-                    return Err(format!("the relay stopped when {} exchanges were erased: do it again", tally.gone));
-                }
-                if after.is_none() {
-                    break;
-                }
+            let outcome = engine.erase_all(&what, !dry, at, &mut tally, watch);
+            if !dry && (outcome.is_ok() || tally.gone > 0) {
+                tracing::info!(what = what.kind(), exchanges = tally.gone, still_open = tally.open, "erased");
+                let done = format!("{} exchanges of {} taken off the record", tally.gone, what.kind());
+                let _ = Handle::current().block_on(engine.audit(Kind::Erasure, who, None, &done));
             }
-            if !dry {
-                engine.erase_presence(&what, at)?;
-                engine.leave_nothing()?;
-                tracing::info!(what = %what.why(), exchanges = tally.gone, still_open = tally.open, "erased");
-            }
+            outcome?;
             let open = match tally.open {
                 0 => String::new(),
                 n => format!("; {n} still open and left: erase again when they have ended"),
@@ -87,6 +98,41 @@ impl Engine {
             let would = if dry { "would erase" } else { "erased" };
             Ok(format!("{would} {} exchanges of {} ({} bytes){open}", tally.gone, what.why(), tally.bytes))
         })
+    }
+
+    fn erase_all(
+        &self,
+        what: &Unwanted,
+        really: bool,
+        at: Millis,
+        tally: &mut Tally,
+        watch: &mut dyn FnMut(&'static str, u64, u64) -> bool,
+    ) -> Result<(), String> {
+        let of = self.store.exchange_count().map_err(|e| e.to_string())?;
+        let mut after = None;
+        loop {
+            let doomed = self.unwanted(what, after).map_err(|e| e.to_string())?;
+            after = doomed.next;
+            let (gone, bytes) = (doomed.ids.len() as u64, doomed.bytes);
+            tally.open += doomed.open;
+            tally.looked += doomed.looked;
+            if really {
+                self.erase(doomed, at, what.why())?;
+            }
+            tally.gone += gone;
+            tally.bytes += bytes;
+            if !watch("erasing", tally.looked, of) {
+                return Err(format!("the relay stopped when {} exchanges were erased: do it again", tally.gone));
+            }
+            if after.is_none() {
+                break;
+            }
+        }
+        if really {
+            self.erase_presence(what, at)?;
+            self.leave_nothing()?;
+        }
+        Ok(())
     }
 
     fn unwanted(&self, what: &Unwanted, after: Option<RequestId>) -> Result<Doomed, StoreError> {
@@ -109,7 +155,7 @@ impl Engine {
 
     /// Has one piece recorded as erased. Blocks; on a thread of the runtime's that may.
     fn erase(&self, doomed: Doomed, at: Millis, why: Arc<str>) -> Result<(), String> {
-        let Doomed { ids, rows, .. } = doomed;
+        let Doomed { ids, ends, rows, .. } = doomed;
         if ids.is_empty() && rows.is_empty() {
             return Ok(());
         }
@@ -119,6 +165,16 @@ impl Engine {
                 engine.store.submit(permit, vec![fact], move |written| _ = told.send(written));
             })?;
             self.relay().forget(some);
+        }
+        self.count_lost(&ends)
+    }
+
+    /// What an export has not read yet and never will.
+    fn count_lost(&self, ends: &[Seq]) -> Result<(), String> {
+        for (name, cursor) in self.followers.get().into_iter().flatten() {
+            let read = self.store.cursor(cursor).map_err(|e| e.to_string())?.unwrap_or_default();
+            let lost = ends.iter().filter(|end| **end > read).count() as u64;
+            self.metrics().export(name, |export| export.spans.add("retention", lost));
         }
         Ok(())
     }
@@ -139,76 +195,117 @@ impl Engine {
     }
 
     /// Ends when the relay stops.
-    pub(super) async fn keep_within_bounds(self: Arc<Self>, followers: Vec<String>) {
-        let Some(plan) = self.config().retention.clone() else { return };
-        let followers: Arc<[String]> = followers.into();
-        let mut pause = AFTER_START;
-        let mut failing = false;
+    pub(super) async fn keep_within_bounds(self: Arc<Self>) {
+        let mut config = self.config.subscribe();
+        let (mut pause, mut failing) = (AFTER_START, false);
+        let (mut removed, mut looked) = (Removed::default(), Looked::default());
         loop {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = self.stopping.cancelled() => return,
+                Ok(()) = config.changed() => looked.clear(),
+                () = self.stopping.cancelled() => return self.note_removed(&mut removed, u64::MAX).await,
             }
-            let (engine, plan, followers) = (self.clone(), plan.clone(), followers.clone());
-            let pass = tokio::task::spawn_blocking(move || engine.prune(&plan, &followers)).await;
-            match pass.unwrap_or_else(|_| Err("it broke off".to_owned())) {
+            pause = EVERY;
+            let Some(plan) = config.borrow_and_update().retention.clone() else { continue };
+            self.note_removed(&mut removed, self.now().0 / DAY_MS).await;
+            let engine = self.clone();
+            let pass = tokio::task::spawn_blocking(move || {
+                let outcome = engine.prune(&plan, &mut removed, &mut looked);
+                (outcome, removed, looked)
+            });
+            let Ok(pass) = pass.await else {
+                tracing::error!("the removal of old exchanges broke off and is not tried again before the next start");
+                return;
+            };
+            let outcome;
+            (outcome, removed, looked) = pass;
+            match outcome {
                 Ok(()) => failing = false,
                 Err(why) if !std::mem::replace(&mut failing, true) => {
                     tracing::error!(error = %why, "old exchanges could not be removed; it is tried again every hour");
                 }
                 Err(_) => {}
             }
-            pause = EVERY;
+        }
+    }
+
+    /// Tells the security log what was removed on a day that is over by `today`.
+    async fn note_removed(&self, removed: &mut Removed, today: u64) {
+        if removed.exchanges > 0 && removed.day < today {
+            let done = format!("{} exchanges removed by [retention]", removed.exchanges);
+            let _ = self.audit(Kind::Erasure, "relay", None, &done).await;
+            removed.exchanges = 0;
         }
     }
 
     /// One pass over everything that is too old, or too much. Blocks.
-    fn prune(&self, plan: &Retention, followers: &[String]) -> Result<(), String> {
-        let floor = self.slowest(followers)?;
-        let today = Millis(self.now().0 / DAY_MS * DAY_MS);
-        if let Some(days) = plan.days {
-            let before = Millis(self.now().0.saturating_sub(days * DAY_MS));
-            let (gone, unread) = self.prune_until(before, floor, u64::MAX, today, format!("older than {days} days").into())?;
+    fn prune(&self, plan: &Retention, removed: &mut Removed, looked: &mut Looked) -> Result<(), String> {
+        let floor = self.slowest()?;
+        let today = self.now().0 / DAY_MS;
+        removed.day = today;
+        let ages = plan.ages();
+        let for_ever = ages.values().map(Vec::len).sum::<usize>() < Outcome::ALL.len();
+        let ago = |days: u64| Millis(self.now().0.saturating_sub(days * DAY_MS));
+        let beside = ages.keys().next_back().filter(|_| !for_ever).map_or(Millis(0), |days| ago(*days));
+        for (days, outcomes) in &ages {
+            let only = (outcomes.len() < Outcome::ALL.len()).then_some(outcomes.as_slice());
+            let old = Old { before: ago(*days), only, floor, beside };
+            let mut pass =
+                Pass { old, from: looked.get(days).copied(), bytes: u64::MAX, at: Millis(today * DAY_MS), why: why(plan, *days, outcomes) };
+            let (gone, unread) = self.prune_until(&mut pass, removed)?;
+            looked.extend(pass.from.map(|clean| (*days, clean)));
             if gone > 0 || unread > 0 {
-                tracing::info!(exchanges = gone, not_exported_yet = unread, days, "removed old exchanges");
+                tracing::info!(exchanges = gone, not_exported_yet = unread, why = %pass.why, "removed old exchanges");
             }
         }
         if let Some(max) = plan.max_bytes {
-            self.prune_to(max, floor, today)?;
+            self.prune_to(max, floor, Millis(today * DAY_MS), removed)?;
         }
         Ok(())
     }
 
     /// Makes room, exported or not. What a piece frees is known only about, so it is looked at again until it is enough.
-    fn prune_to(&self, max: u64, floor: Seq, today: Millis) -> Result<(), String> {
+    fn prune_to(&self, max: u64, floor: Seq, at: Millis, removed: &mut Removed) -> Result<(), String> {
+        let (mut first, mut all) = (None, 0);
         loop {
             let used = self.store.used_bytes().map_err(|e| e.to_string())?;
             if used <= max || self.stopping.is_cancelled() {
+                if let Some(before) = first {
+                    tracing::info!(exchanges = all, before, used, max, exported_up_to = floor.0, "removed the oldest exchanges to make room");
+                }
                 return Ok(());
             }
-            let why: Arc<str> = format!("more than {max} bytes").into();
-            let (gone, _) = self.prune_until(self.now(), Seq(u64::MAX), used - max, today, why)?;
-            tracing::info!(exchanges = gone, used, max, exported_up_to = floor.0, "removed the oldest exchanges to make room");
+            first.get_or_insert(used);
+            let old = Old { before: self.now(), only: None, floor: Seq(u64::MAX), beside: self.now() };
+            let mut pass = Pass { old, from: None, bytes: used - max, at, why: format!("more than {max} bytes").into() };
+            let (gone, _) = self.prune_until(&mut pass, removed)?;
+            all += gone;
             if gone == 0 {
+                tracing::warn!(exchanges = all, used, max, "nothing more can be removed to make room: the rest has not ended, or is no exchange");
                 return Ok(());
             }
         }
     }
 
-    /// Removes the oldest of what was asked before `before` until so many bytes are gone; how many, and how many were
-    /// spared for a follower.
-    fn prune_until(&self, before: Millis, floor: Seq, bytes: u64, at: Millis, why: Arc<str>) -> Result<(u64, u64), String> {
-        let (mut after, mut gone, mut unread, mut freed) = (None, 0, 0, 0);
+    /// How many are gone, and how many were spared for a follower. `pass.from` is then where nothing was left before.
+    fn prune_until(&self, pass: &mut Pass<'_>, removed: &mut Removed) -> Result<(u64, u64), String> {
+        let (mut after, mut gone, mut left, mut unread, mut freed) = (pass.from, 0, 0, 0, 0);
         loop {
             let (begun, seq) = (Instant::now(), self.last_seq());
-            let doomed = self.store.oldest(after, before, floor, PIECE).map_err(|e| e.to_string())?;
+            let doomed = self.store.oldest(after, pass.old, PIECE).map_err(|e| e.to_string())?;
             after = doomed.next;
             unread += doomed.unread;
+            left += doomed.unread + doomed.open;
             freed += doomed.bytes;
-            gone += doomed.ids.len() as u64;
+            let some = doomed.ids.len() as u64;
             let pieces = u64::from(!doomed.ids.is_empty() || !doomed.rows.is_empty());
-            self.erase(doomed, at, why.clone())?;
-            if after.is_none() || freed >= bytes || self.stopping.is_cancelled() {
+            self.erase(doomed, pass.at, pass.why.clone())?;
+            gone += some;
+            removed.exchanges += some;
+            if left == 0 && after.is_some() {
+                pass.from = after;
+            }
+            if after.is_none() || freed >= pass.bytes || self.stopping.is_cancelled() {
                 return Ok((gone, unread));
             }
             let busy = self.last_seq().0 > seq.0 + pieces;
@@ -217,14 +314,29 @@ impl Engine {
     }
 
     /// How far all of these have come; nothing beyond it is removed for its age. One that has not said yet has read nothing.
-    fn slowest(&self, followers: &[String]) -> Result<Seq, String> {
+    fn slowest(&self) -> Result<Seq, String> {
         let mut slowest = Seq(u64::MAX);
-        for follower in followers {
-            let cursor = self.store.cursor(follower).map_err(|e| e.to_string())?;
+        for (_, cursor) in self.followers.get().into_iter().flatten() {
+            let cursor = self.store.cursor(cursor).map_err(|e| e.to_string())?;
             slowest = slowest.min(cursor.unwrap_or_default());
         }
         Ok(slowest)
     }
+}
+
+/// Removes the oldest, until so many bytes are gone.
+struct Pass<'a> {
+    old: Old<'a>,
+    /// What was asked up to here is not looked at.
+    from: Option<RequestId>,
+    bytes: u64,
+    at: Millis,
+    why: Arc<str>,
+}
+
+fn why(plan: &Retention, days: u64, outcomes: &[Outcome]) -> Arc<str> {
+    let which = if plan.days == Some(days) { String::new() } else { outcomes.iter().map(|o| o.word()).collect::<Vec<_>>().join(", ") + " " };
+    format!("{which}older than {days} days").into()
 }
 
 #[cfg(test)]
@@ -297,7 +409,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn what_is_older_than_the_limit_goes_while_asks_are_served_and_the_index_follows() {
         let dir = tempfile::tempdir().unwrap();
-        let engine = start(dir.path(), Some(Retention { days: Some(30), max_bytes: None })).await;
+        let engine = start(dir.path(), Some(Retention { days: Some(30), ..Retention::default() })).await;
         until("indexed", async || found(&engine, "yesteryear").await == 1_000).await;
         engine.keep_up(Vec::new());
         let mut asked = 0;
@@ -317,7 +429,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn the_oldest_go_when_there_is_more_than_the_limit() {
         let dir = tempfile::tempdir().unwrap();
-        let engine = start(dir.path(), Some(Retention { days: None, max_bytes: Some(500_000) })).await;
+        let engine = start(dir.path(), Some(Retention { max_bytes: Some(500_000), ..Retention::default() })).await;
         assert!(engine.store.used_bytes().unwrap() > 700_000);
         engine.keep_up(Vec::new());
         until("there is room", async || engine.store.used_bytes().unwrap() <= 500_000).await;
@@ -334,7 +446,14 @@ mod tests {
         let engine = start(dir.path(), None).await;
         let (gone, unread) = {
             let engine = engine.clone();
-            let prune = move || engine.prune_until(Millis(engine.now().0 - 30 * DAY_MS), Seq(600), u64::MAX, Millis(1), "test".into());
+            let prune = move || {
+                let old = Old { before: Millis(engine.now().0 - 30 * DAY_MS), only: None, floor: Seq(600), beside: Millis(0) };
+                let mut pass = Pass { old, from: None, bytes: u64::MAX, at: Millis(1), why: "test".into() };
+                let done = engine.prune_until(&mut pass, &mut Removed::default());
+                // The next pass begins at the first that was spared, not behind it.
+                assert!(engine.store.oldest(pass.from, old, 1_000).unwrap().unread >= 600 - 3 * PIECE as u64);
+                done
+            };
             tokio::task::spawn_blocking(prune).await.unwrap().unwrap()
         };
         assert_eq!((gone, unread), (300, 600));
@@ -347,13 +466,13 @@ mod tests {
         let engine = start(dir.path(), None).await;
         until("indexed", async || found(&engine, "yesteryear").await == 1_000).await;
         let what = Unwanted::Conversation(ConversationId::from_u128(3));
-        let dry = engine.begin_erase(what.clone(), true).unwrap().await.unwrap().unwrap();
+        let dry = engine.begin_erase(what.clone(), true, "test").unwrap().await.unwrap().unwrap();
         assert!(dry.contains("would erase 250 exchanges"), "{dry}");
         assert_eq!(engine.store.exchange_count().unwrap(), 1_000);
-        let wet = engine.begin_erase(what, false).unwrap().await.unwrap().unwrap();
+        let wet = engine.begin_erase(what, false, "test").unwrap().await.unwrap().unwrap();
         assert!(wet.contains("erased 250 exchanges"), "{wet}");
         until("the index has followed", async || found(&engine, "yesteryear").await == 750).await;
-        let all = engine.begin_erase(Unwanted::Agent(name("bob")), false).unwrap().await.unwrap().unwrap();
+        let all = engine.begin_erase(Unwanted::Agent(name("bob")), false, "test").unwrap().await.unwrap().unwrap();
         assert!(all.contains("erased 750 exchanges"), "{all}");
         until("nothing is left", async || found(&engine, "yesteryear").await == 0).await;
         assert_eq!(engine.erasures().await.unwrap().iter().map(|e| e.2).collect::<Vec<_>>(), [250, 750]);

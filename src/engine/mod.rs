@@ -24,17 +24,14 @@ mod person;
 mod waiters;
 mod work;
 
-#[cfg(test)]
-mod tests;
-
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use agents::{AgentError, Minted};
+pub use agents::{AgentError, Minted, Reloaded};
 pub use ask::{AnswerReport, AskReport, AskRequest, Begun, Going};
 pub use backups::{Taken, taken};
 pub use connection::Connection;
@@ -68,7 +65,8 @@ const LAST_TURN: std::time::Duration = std::time::Duration::from_secs(2);
 pub struct Engine {
     relay: Mutex<Relay>,
     store: Arc<Store>,
-    config: RwLock<Arc<Config>>,
+    /// Those who work by it hear when it is read anew.
+    config: watch::Sender<Arc<Config>>,
     directory: directory::Directory,
     door: door::Door,
     audit: audit::Audit,
@@ -80,6 +78,7 @@ pub struct Engine {
     history: history::History,
     handed: late::Handed,
     work: work::Work,
+    followers: OnceLock<Vec<(&'static str, String)>>,
     stopping: CancellationToken,
     tasks: TaskTracker,
 }
@@ -117,7 +116,7 @@ impl Engine {
         let engine = Arc::new(Self {
             relay: Mutex::new(relay),
             store,
-            config: RwLock::new(Arc::new(config)),
+            config: watch::Sender::new(Arc::new(config)),
             directory,
             door,
             audit: audit::Audit::default(),
@@ -129,6 +128,7 @@ impl Engine {
             history: history::History::default(),
             handed: late::Handed::default(),
             work: work::Work::default(),
+            followers: OnceLock::new(),
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
@@ -141,15 +141,16 @@ impl Engine {
     }
 
     /// What a relay does by itself beside relaying; a command that only passes by does none of it. `followers`: those whose
-    /// cursors in the store say what of the log is not needed any more.
-    pub fn keep_up(self: &Arc<Self>, followers: Vec<String>) {
+    /// cursors in the store say what of the log is not needed any more, each with its name in the metrics.
+    pub fn keep_up(self: &Arc<Self>, followers: Vec<(&'static str, String)>) {
+        let _ = self.followers.set(followers);
         self.tasks.spawn(self.clone().back_up_by_the_clock());
-        self.tasks.spawn(self.clone().keep_within_bounds(followers));
+        self.tasks.spawn(self.clone().keep_within_bounds());
     }
 
     #[must_use]
     pub fn config(&self) -> Arc<Config> {
-        self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.config.borrow().clone()
     }
 
     #[must_use]

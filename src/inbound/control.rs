@@ -47,15 +47,8 @@ pub fn bind(data_dir: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Where the relay is: bots reach it at `url`, it is bound to `listen`.
-#[derive(Clone, Debug)]
-pub struct Place {
-    pub url: String,
-    pub listen: SocketAddr,
-}
-
-/// Serves until `stop`.
-pub async fn serve(listener: UnixListener, engine: Arc<Engine>, place: Place, stop: CancellationToken) {
+/// Serves until `stop`. `bound`: where the relay listens.
+pub async fn serve(listener: UnixListener, engine: Arc<Engine>, bound: SocketAddr, stop: CancellationToken) {
     let tasks = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -63,9 +56,9 @@ pub async fn serve(listener: UnixListener, engine: Arc<Engine>, place: Place, st
             () = stop.cancelled() => break,
         };
         let Ok((stream, _)) = accepted else { continue };
-        let (engine, place) = (engine.clone(), place.clone());
+        let engine = engine.clone();
         tasks.spawn(async move {
-            if let Err(e) = tokio::time::timeout(LINE_TIMEOUT, converse(stream, &engine, &place)).await {
+            if let Err(e) = tokio::time::timeout(LINE_TIMEOUT, converse(stream, &engine, bound)).await {
                 tracing::debug!(error = %e, "a control connection took too long");
             }
         });
@@ -74,14 +67,14 @@ pub async fn serve(listener: UnixListener, engine: Arc<Engine>, place: Place, st
     tasks.wait().await;
 }
 
-async fn converse(stream: UnixStream, engine: &Arc<Engine>, place: &Place) {
+async fn converse(stream: UnixStream, engine: &Arc<Engine>, bound: SocketAddr) {
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     if BufReader::new(read.take(MAX_LINE)).read_line(&mut line).await.is_err() {
         return;
     }
     let answer = match serde_json::from_str(&line) {
-        Ok(command) => obey(engine, command, place).await,
+        Ok(command) => obey(engine, command, bound).await,
         Err(e) => Answer::Failed(format!("this relay does not know this command ({e}); it is version {}", env!("CARGO_PKG_VERSION"))),
     };
     let mut text = serde_json::to_string(&answer).unwrap_or_default();
@@ -91,9 +84,9 @@ async fn converse(stream: UnixStream, engine: &Arc<Engine>, place: &Place) {
 }
 
 /// Carries out one command; also what the command line calls when no relay is running.
-pub async fn obey(engine: &Arc<Engine>, command: Command, place: &Place) -> Answer {
+pub async fn obey(engine: &Arc<Engine>, command: Command, bound: SocketAddr) -> Answer {
     let changes = changed_token(&command);
-    let answer = carry_out(engine, command, place).await;
+    let answer = carry_out(engine, command, bound).await;
     if let Some(what) = changes.filter(|_| !matches!(answer, Answer::Failed(_))) {
         // It has happened; the answer says nothing else because the note of it waits for the disk.
         let _ = engine.audit(Kind::Token, COMMAND, None, &what).await;
@@ -115,7 +108,7 @@ fn changed_token(command: &Command) -> Option<String> {
     }
 }
 
-async fn carry_out(engine: &Arc<Engine>, command: Command, place: &Place) -> Answer {
+async fn carry_out(engine: &Arc<Engine>, command: Command, bound: SocketAddr) -> Answer {
     match command {
         Command::AgentList => Answer::Agents(list(engine)),
         Command::Reindex => {
@@ -128,7 +121,7 @@ async fn carry_out(engine: &Arc<Engine>, command: Command, place: &Place) -> Ans
         }
         Command::About => {
             let troubles = engine.troubles().into_iter().map(str::to_owned).collect();
-            Answer::About { version: env!("CARGO_PKG_VERSION").to_owned(), listen: place.listen.to_string(), troubles }
+            Answer::About { version: env!("CARGO_PKG_VERSION").to_owned(), listen: bound.to_string(), troubles }
         }
         Command::Backup { dir } => done(engine.begin_backup(dir).map(drop)),
         Command::Erase { conversation, agent, dry_run } => erase(engine, conversation.as_deref(), agent.as_deref(), dry_run),
@@ -137,9 +130,9 @@ async fn carry_out(engine: &Arc<Engine>, command: Command, place: &Place) -> Ans
             let Progress { stage, done, of, outcome } = engine.progress().unwrap_or_default();
             Answer::Progress { stage: stage.to_owned(), done, of, outcome }
         }
-        Command::UiToken => token("the owner", engine.new_owner_token().await, &place.url),
-        Command::LendPage => token("the owner", engine.lend_page(), &local_url(place.listen)),
-        Command::ViewerAdd { name } => token(&name, engine.add_viewer(&name).await, &place.url),
+        Command::UiToken => token("the owner", engine.new_owner_token().await, &engine.config().base_url(bound)),
+        Command::LendPage => token("the owner", engine.lend_page(), &local_url(bound)),
+        Command::ViewerAdd { name } => token(&name, engine.add_viewer(&name).await, &engine.config().base_url(bound)),
         Command::ViewerRevoke { name } => done(engine.revoke_viewer(&name).await),
         Command::ViewerList => {
             let row = |(name, since)| ViewerRow { name, since: moment(since) };
@@ -147,7 +140,7 @@ async fn carry_out(engine: &Arc<Engine>, command: Command, place: &Place) -> Ans
         }
         Command::AgentAdd { ref name } | Command::AgentRotate { ref name } | Command::AgentRevoke { ref name } | Command::Lend { ref name } => {
             match AgentName::parse(name) {
-                Some(name) => agent(engine, &command, name, place).await,
+                Some(name) => agent(engine, &command, name, bound).await,
                 None => Answer::Failed(format!("{name:?} is no agent name: 1 to 64 of a-z 0-9 . _ -, the first a letter or digit")),
             }
         }
@@ -155,11 +148,11 @@ async fn carry_out(engine: &Arc<Engine>, command: Command, place: &Place) -> Ans
 }
 
 /// A command about one agent. What is lent is for commands of this machine, which may not reach the public address.
-async fn agent(engine: &Arc<Engine>, command: &Command, name: AgentName, place: &Place) -> Answer {
+async fn agent(engine: &Arc<Engine>, command: &Command, name: AgentName, bound: SocketAddr) -> Answer {
     let (minted, url) = match command {
-        Command::AgentAdd { .. } => (engine.add_agent(name.clone()).await, place.url.clone()),
-        Command::AgentRotate { .. } => (engine.rotate_token(name.clone()).await, place.url.clone()),
-        Command::Lend { .. } => (engine.lend_token(name.clone()), local_url(place.listen)),
+        Command::AgentAdd { .. } => (engine.add_agent(name.clone()).await, engine.config().base_url(bound)),
+        Command::AgentRotate { .. } => (engine.rotate_token(name.clone()).await, engine.config().base_url(bound)),
+        Command::Lend { .. } => (engine.lend_token(name.clone()), local_url(bound)),
         _ => return done(engine.revoke_agent(name).await),
     };
     token(name.as_str(), minted.map(|m| m.token), &url)
@@ -178,7 +171,7 @@ fn erase(engine: &Arc<Engine>, conversation: Option<&str>, agent: Option<&str>, 
         (None, Some(name)) => AgentName::parse(name).map(Unwanted::Agent).ok_or_else(|| format!("{name:?} is no agent name")),
         _ => Err("name a conversation or an agent, not both".to_owned()),
     };
-    done(what.and_then(|what| engine.begin_erase(what, dry_run)).map(drop))
+    done(what.and_then(|what| engine.begin_erase(what, dry_run, COMMAND)).map(drop))
 }
 
 async fn erasures(engine: &Arc<Engine>) -> Answer {

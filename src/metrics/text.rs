@@ -142,3 +142,18 @@ impl Metrics {
         self.exports.each().for_each(|(sink, e)| t.value("export_last_success_timestamp_seconds", &format!("sink=\"{sink}\""), e.last_success.get()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_index_and_an_export_have_still_to_read_is_what_lies_between_them_and_the_end_of_the_log() {
+        let metrics = Metrics::default();
+        metrics.export("otlp", |export| export.cursor.set(4));
+        let text = metrics.text(&Now { last_seq: 10, indexed: 7, ..Now::default() });
+        for line in ["hermes_bridge_search_index_lag 3", "hermes_bridge_export_backlog{sink=\"otlp\"} 6"] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+    }
+}

@@ -1,8 +1,9 @@
 //! What of a text may leave: nothing at all, or the text without tokens and what the owner wants hidden, cut to a size.
 
 use regex::Regex;
+use tokio::sync::watch;
 
-use crate::config::{Capture, Config, Export};
+use crate::config::{Capture, Export, Secret};
 
 const HIDDEN: &str = "[redacted]";
 /// Shorter ones would hide ordinary words.
@@ -14,7 +15,8 @@ pub struct Content {
     capture: Capture,
     max: usize,
     patterns: Vec<Regex>,
-    tokens: Vec<String>,
+    /// Those of the agents, as the configuration has them at the moment.
+    tokens: watch::Receiver<Vec<Secret>>,
 }
 
 /// A text on its way out.
@@ -26,12 +28,10 @@ pub struct Piece {
 
 impl Content {
     #[must_use]
-    pub fn new(config: &Config, export: &Export) -> Self {
+    pub fn new(export: &Export, tokens: watch::Receiver<Vec<Secret>>) -> Self {
         // Each has been compiled before, when the configuration was read.
         let patterns = std::iter::once(MINTED).chain(export.redact.iter().map(String::as_str)).filter_map(|p| Regex::new(p).ok());
-        let long = |token: &&str| token.len() >= SHORTEST_TOKEN;
-        let tokens = config.clear_tokens.iter().map(|token| token.reveal()).filter(long).map(str::to_owned);
-        Self { capture: export.capture, max: export.max_field_bytes, patterns: patterns.collect(), tokens: tokens.collect() }
+        Self { capture: export.capture, max: export.max_field_bytes, patterns: patterns.collect(), tokens }
     }
 
     /// `None` where no text may leave.
@@ -41,8 +41,10 @@ impl Content {
             return None;
         }
         let mut text = text.to_owned();
-        for token in self.tokens.iter().filter(|token| text.contains(token.as_str())).collect::<Vec<_>>() {
-            text = text.replace(token.as_str(), HIDDEN);
+        for token in self.tokens.borrow().iter().map(Secret::reveal).filter(|token| token.len() >= SHORTEST_TOKEN) {
+            if text.contains(token) {
+                text = text.replace(token, HIDDEN);
+            }
         }
         for pattern in &self.patterns {
             if let std::borrow::Cow::Owned(hidden) = pattern.replace_all(&text, HIDDEN) {
@@ -66,7 +68,7 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let flags = crate::config::Flags { config: Some(path), ..Default::default() };
         let config = crate::config::load(&flags, &|_| None).unwrap();
-        Content::new(&config, &config.otlp.as_ref().unwrap().export)
+        Content::new(&config.otlp.as_ref().unwrap().export, watch::Sender::new(config.clear_tokens).subscribe())
     }
 
     fn left(section: &str, text: &str) -> (String, bool) {

@@ -231,11 +231,7 @@ impl Exporter {
                     continue;
                 }
                 Verdict::Misconfigured { why, remedy } => {
-                    if self.is_new(&why) {
-                        let to = &self.sink.url;
-                        tracing::error!(sink = self.sink.name, %to, "{why}: {remedy}. Nothing is lost: it is tried again every 5 minutes");
-                    }
-                    self.rest(UNMENDED).await?;
+                    self.unmended(&why, remedy).await?;
                     continue;
                 }
             }
@@ -251,6 +247,9 @@ impl Exporter {
             tracing::info!(sink = self.sink.name, "the export goes on");
         }
         (self.failures, self.refusals, self.told) = (0, 0, String::new());
+        if rejected > 0 {
+            tracing::warn!(sink = self.sink.name, spans, rejected, "of a request that was taken the other side left some exchanges out, for good");
+        }
         self.metrics(|m| {
             m.spans.add("exported", spans.saturating_sub(rejected));
             m.spans.add("rejected", rejected);
@@ -270,6 +269,14 @@ impl Exporter {
             tracing::error!(sink = self.sink.name, %to, status, "refuses everything: look at what answers there. One exchange is tried every 5 minutes");
         }
         self.save(seq).await?;
+        self.rest(UNMENDED).await
+    }
+
+    async fn unmended(&mut self, why: &str, remedy: &str) -> Result<(), Stopped> {
+        if self.is_new(why) {
+            let to = &self.sink.url;
+            tracing::error!(sink = self.sink.name, %to, "{why}: {remedy}. Nothing is lost: it is tried again every 5 minutes");
+        }
         self.rest(UNMENDED).await
     }
 
@@ -332,5 +339,49 @@ impl Exporter {
 
     fn metrics(&self, with: impl FnOnce(&metrics::Export)) {
         self.store.metrics().export(self.sink.name, with);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::Instant;
+
+    fn exporter(dir: &std::path::Path) -> Exporter {
+        let path = dir.join("b.toml");
+        std::fs::write(&path, "[otlp]\nendpoint = \"http://127.0.0.1:1\"\n").unwrap();
+        let config = crate::config::load(&crate::config::Flags { config: Some(path), ..Default::default() }, &|_| None).unwrap();
+        let sink = super::super::otlp_sink(config.otlp.as_ref().unwrap(), tokio::sync::watch::Sender::new(Vec::new()).subscribe());
+        Exporter::new(sink.unwrap_or_else(|e| panic!("{e}")), Arc::new(Store::open(&dir.join("data")).unwrap()), CancellationToken::new())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_somebody_must_mend_is_tried_again_after_five_minutes_and_holds_up_no_stop() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut exporter = exporter(dir.path());
+        let begun = Instant::now();
+        for minutes in [5, 10] {
+            assert!(exporter.unmended("answers 401", "look at the keys").await.is_ok());
+            assert_eq!(begun.elapsed().as_secs(), minutes * 60);
+        }
+        exporter.stop.cancel();
+        assert!(exporter.unmended("answers 401", "look at the keys").await.is_err());
+        assert_eq!(begun.elapsed().as_secs(), 600);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_ten_exchanges_in_a_row_are_refused_for_good_one_is_tried_every_five_minutes() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut exporter = exporter(dir.path());
+        let begun = Instant::now();
+        for seq in 1..=12 {
+            assert!(exporter.set_aside(Seq(seq), 422).await.is_ok());
+            let rests = u64::from(REFUSALS).saturating_sub(1);
+            assert_eq!(begun.elapsed().as_secs(), seq.saturating_sub(rests) * 300, "after {seq}");
+        }
+        assert_eq!(exporter.saved, Seq(12));
+        exporter.taken(1, 0);
+        assert!(exporter.set_aside(Seq(14), 422).await.is_ok());
+        assert_eq!(begun.elapsed().as_secs(), 900, "one that is taken begins the count anew");
     }
 }

@@ -30,7 +30,9 @@ pub(super) async fn look_at_version(client: Client, base_url: String) {
     }
 }
 
-fn is_old(version: &str) -> bool {
+/// Whether it does not understand what it would be sent.
+#[must_use]
+pub fn is_old(version: &str) -> bool {
     let mut parts = version.trim_start_matches('v').split('.').map_while(|part| part.parse::<u64>().ok());
     let (Some(major), Some(minor)) = (parts.next(), parts.next()) else { return false };
     (major, minor) < OLDEST

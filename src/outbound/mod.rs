@@ -15,29 +15,41 @@ use std::sync::Arc;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use sha2::{Digest, Sha256};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, Langfuse, Otlp};
+use crate::config::{Config, Langfuse, Otlp, Secret};
 use crate::store::Store;
 use content::Content;
 use exporter::{Dialect, Exporter, Sink};
 use span::Envelope;
 
+pub use langfuse::is_old;
+pub use post::{client, remedy};
+
 /// The exports that run.
 pub struct Exports {
     tasks: TaskTracker,
     stop: CancellationToken,
-    cursors: Vec<String>,
+    cursors: Vec<(&'static str, String)>,
+    /// What no text may carry out.
+    tokens: watch::Sender<Vec<Secret>>,
 }
 
 /// Starts what the configuration names. Fails only for what can be known without asking the other side.
 pub async fn start(config: &Config, store: &Arc<Store>) -> Result<Exports, String> {
-    let mut exports = Exports { tasks: TaskTracker::new(), stop: CancellationToken::new(), cursors: Vec::new() };
-    let langfuse = config.langfuse.as_ref().map(|section| langfuse_sink(config, section)).transpose().map_err(|e| format!("[langfuse]: {e}"))?;
-    let otlp = config.otlp.as_ref().map(|section| otlp_sink(config, section)).transpose().map_err(|e| format!("[otlp]: {e}"))?;
+    let tokens = watch::Sender::new(config.clear_tokens.clone());
+    let mut exports = Exports { tasks: TaskTracker::new(), stop: CancellationToken::new(), cursors: Vec::new(), tokens };
+    let langfuse = config
+        .langfuse
+        .as_ref()
+        .map(|section| langfuse_sink(section, exports.tokens.subscribe()))
+        .transpose()
+        .map_err(|e| format!("[langfuse]: {e}"))?;
+    let otlp = config.otlp.as_ref().map(|section| otlp_sink(section, exports.tokens.subscribe())).transpose().map_err(|e| format!("[otlp]: {e}"))?;
     for sink in [langfuse, otlp].into_iter().flatten() {
-        exports.cursors.push(sink.key.clone());
+        exports.cursors.push((sink.name, sink.key.clone()));
         let mut exporter = Exporter::new(sink, store.clone(), exports.stop.clone());
         exporter.find_place().await.map_err(|_| "the store ended before an export began".to_owned())?;
         exports.tasks.spawn(exporter.run());
@@ -47,10 +59,15 @@ pub async fn start(config: &Config, store: &Arc<Store>) -> Result<Exports, Strin
 }
 
 impl Exports {
-    /// The names of their cursors: what is beyond them is not exported yet.
+    /// Their names, and those of their cursors: what is beyond them is not exported yet.
     #[must_use]
-    pub fn followers(&self) -> Vec<String> {
+    pub fn followers(&self) -> Vec<(&'static str, String)> {
         self.cursors.clone()
+    }
+
+    /// From now on these are hidden, and no others.
+    pub fn hide(&self, tokens: Vec<Secret>) {
+        self.tokens.send_replace(tokens);
     }
 
     /// One last batch, within `shutdown_ms`; what is left goes out after the next start.
@@ -60,7 +77,7 @@ impl Exports {
     }
 }
 
-fn langfuse_sink(config: &Config, section: &Langfuse) -> Result<Sink, String> {
+fn langfuse_sink(section: &Langfuse, tokens: watch::Receiver<Vec<Secret>>) -> Result<Sink, String> {
     for (key, value, prefix) in [("public_key", section.public_key.as_str(), "pk-lf-"), ("secret_key", section.secret_key.reveal(), "sk-lf-")] {
         if !value.starts_with(prefix) {
             tracing::warn!("[langfuse] {key} does not begin with {prefix}, as Langfuse's own keys do");
@@ -85,12 +102,12 @@ fn langfuse_sink(config: &Config, section: &Langfuse) -> Result<Sink, String> {
         headers,
         envelope: Envelope::new(environment.into_iter().chain(release).collect()),
         dialect: Dialect::Langfuse { base_url: section.base_url.clone(), tags: section.tags.clone() },
-        content: Content::new(config, &section.export),
+        content: Content::new(&section.export, tokens),
         export: section.export.clone(),
     })
 }
 
-fn otlp_sink(config: &Config, section: &Otlp) -> Result<Sink, String> {
+fn otlp_sink(section: &Otlp, tokens: watch::Receiver<Vec<Secret>>) -> Result<Sink, String> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     for (name, value) in &section.headers {
@@ -108,7 +125,7 @@ fn otlp_sink(config: &Config, section: &Otlp) -> Result<Sink, String> {
         headers,
         envelope: Envelope::new(Vec::new()),
         dialect: Dialect::GenAi,
-        content: Content::new(config, &section.export),
+        content: Content::new(&section.export, tokens),
         export: section.export.clone(),
     })
 }

@@ -28,8 +28,20 @@ pub(super) enum Verdict {
     Misconfigured { why: String, remedy: &'static str },
 }
 
-/// A client for one address.
-pub(super) fn client(url: &str, export: &Export) -> Result<Client, String> {
+/// rustls says so of every certificate that it does not take.
+const UNTRUSTED: &str = "invalid peer certificate";
+
+/// What to do about a server whose certificate is not taken; `None` for every other reason that there was no answer.
+#[must_use]
+pub fn remedy(why: &str) -> Option<&'static str> {
+    let found = why.contains(UNTRUSTED);
+    found.then_some(
+        "name the certificate of the authority that signed it with ca_file; if that is known here, look at its dates and at the host's name",
+    )
+}
+
+/// A client for one address, which trusts what `ca_file` names beside the system's authorities.
+pub fn client(url: &str, export: &Export) -> Result<Client, String> {
     let local = Url::parse(url).is_ok_and(|url| matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")));
     let mut builder = Client::builder().redirect(redirect::Policy::none()).timeout(TIMEOUT).pool_max_idle_per_host(1);
     if local {
@@ -53,7 +65,7 @@ pub(super) async fn post(client: &Client, url: &str, headers: &HeaderMap, body: 
     let sent = client.post(url).headers(headers.clone()).body(body).send().await;
     let mut response = match sent {
         Ok(response) => response,
-        Err(e) => return (0, Verdict::Later { why: no_answer(e), wish: None }),
+        Err(e) => return (0, unanswered(no_answer(e))),
     };
     let status = response.status().as_u16();
     let wish = retry_after(response.headers());
@@ -66,6 +78,13 @@ pub(super) async fn post(client: &Client, url: &str, headers: &HeaderMap, body: 
     }
     let rejected = if reads_partial { rejected(&answer) } else { 0 };
     (status, verdict(status, wish, rejected))
+}
+
+fn unanswered(why: String) -> Verdict {
+    match remedy(&why) {
+        Some(remedy) => Verdict::Misconfigured { why, remedy },
+        None => Verdict::Later { why, wish: None },
+    }
 }
 
 fn no_answer(e: reqwest::Error) -> String {
@@ -135,6 +154,13 @@ mod tests {
         ] {
             statuses.iter().for_each(|status| assert_eq!(means(*status), meaning, "{status}"));
         }
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_trusted_is_to_be_mended_and_a_cut_connection_is_not() {
+        let met = |why: &str| unanswered(why.to_owned());
+        assert!(matches!(met("error: invalid peer certificate: UnknownIssuer"), Verdict::Misconfigured { remedy, .. } if remedy.contains("ca_file")));
+        assert!(matches!(met("connection reset by peer"), Verdict::Later { wish: None, .. }));
     }
 
     #[test]

@@ -49,11 +49,12 @@ fn finished(outcome: Outcome) -> Finished {
 fn told(outcome: Outcome, more: &str, langfuse: bool) -> (Value, serde_json::Map<String, Value>) {
     let config = config(more);
     let finished = finished(outcome);
+    let tokens = tokio::sync::watch::Sender::new(Vec::new()).subscribe();
     let span = if langfuse {
         let section = config.langfuse.as_ref().unwrap();
-        langfuse::span(&finished, &section.tags, &Content::new(&config, &section.export))
+        langfuse::span(&finished, &section.tags, &Content::new(&section.export, tokens))
     } else {
-        genai::span(&finished, &Content::new(&config, &config.otlp.as_ref().unwrap().export))
+        genai::span(&finished, &Content::new(&config.otlp.as_ref().unwrap().export, tokens))
     };
     let span = span.unwrap().encoded();
     let body = Envelope::new(vec![("langfuse.environment", "production".to_owned())]).around([span.as_slice()].into_iter());

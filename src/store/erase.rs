@@ -10,16 +10,32 @@ use super::tables::{ERASED, EXCHANGES, KEYS, LOG, SECURITY, THREADS, Visitor, vi
 use super::{Store, StoreError};
 use crate::core::effect::{Erasure, Fact};
 use crate::core::ids::{AgentName, ConversationId, Millis, RequestId, Seq};
+use crate::core::outcome::Outcome;
 
 type Positions = (u64, u64, u64);
 
 /// Rows of the log looked at for what stands beside the exchanges of one piece.
 const BESIDE: usize = 4_096;
 
+/// Which are old enough to go.
+#[derive(Clone, Copy)]
+pub struct Old<'a> {
+    /// Asked before this.
+    pub before: Millis,
+    /// Ended so; `None`: however.
+    pub only: Option<&'a [Outcome]>,
+    /// Ended up to here in the log.
+    pub floor: Seq,
+    /// Comings and goings that stand between them go when they are older than this.
+    pub beside: Millis,
+}
+
 /// A piece of an erasure.
 #[derive(Default, Debug)]
 pub struct Doomed {
     pub ids: Vec<RequestId>,
+    /// Where in the log each of them ended.
+    pub ends: Vec<Seq>,
     /// What stands beside them in the log.
     pub rows: Vec<Seq>,
     /// Of the texts and what is around them.
@@ -28,28 +44,33 @@ pub struct Doomed {
     pub open: u64,
     /// Left because somebody who follows the log has not come so far.
     pub unread: u64,
+    pub looked: u64,
     /// Where to go on; `None` when all were looked at.
     pub next: Option<RequestId>,
 }
 
 impl Store {
-    /// The oldest exchanges after `after` that were asked before `before` and ended up to `floor`.
-    pub fn oldest(&self, after: Option<RequestId>, before: Millis, floor: Seq, count: usize) -> Result<Doomed, StoreError> {
+    /// The oldest exchanges after `after` that are old enough.
+    pub fn oldest(&self, after: Option<RequestId>, old: Old<'_>, count: usize) -> Result<Doomed, StoreError> {
         let read = self.read()?;
         let exchanges = read.open_table(EXCHANGES)?;
         let first = after.map_or(0, |id| id.as_u128().saturating_add(1));
         // A UUIDv7 begins with its milliseconds.
-        let end = u128::from(before.0.min((1 << 48) - 1)) << 80;
-        let mut pick = Pick::new(&read, floor)?;
+        let end = u128::from(old.before.0.min((1 << 48) - 1)) << 80;
+        let mut pick = Pick::new(&read, old.floor)?;
         for row in exchanges.range(first..end.max(first))?.take(4 * count) {
             let (id, positions) = row?;
-            pick.take(id.value(), positions.value())?;
+            let (id, positions) = (id.value(), positions.value());
+            if old.only.map_or(Ok(true), |outcomes| pick.ended_as(positions.1, outcomes))? {
+                pick.take(id, positions)?;
+            }
+            pick.last = id;
             if pick.doomed.ids.len() >= count {
-                return pick.finish(Some(before), true);
+                return pick.finish(Some(old.beside), true);
             }
         }
         let looked = exchanges.range(first..end.max(first))?.take(4 * count + 1).count();
-        pick.finish(Some(before), looked > 4 * count)
+        pick.finish(Some(old.beside), looked > 4 * count)
     }
 
     pub fn of_conversation(&self, conversation: ConversationId, after: Option<RequestId>, count: usize) -> Result<Doomed, StoreError> {
@@ -57,15 +78,15 @@ impl Store {
         let (threads, exchanges) = (read.open_table(THREADS)?, read.open_table(EXCHANGES)?);
         let (c, first) = (conversation.as_u128(), after.map_or(0, |id| id.as_u128().saturating_add(1)));
         let mut pick = Pick::new(&read, Seq(u64::MAX))?;
-        let mut looked = 0;
         for row in threads.range((c, first)..=(c, u128::MAX))?.take(count) {
             let (_, id) = row?.0.value();
-            looked += 1;
+            pick.doomed.looked += 1;
             if let Some(positions) = exchanges.get(id)?.map(|p| p.value()) {
                 pick.take(id, positions)?;
             }
         }
-        pick.finish(None, looked == count)
+        let more = pick.doomed.looked == count as u64;
+        pick.finish(None, more)
     }
 
     /// Of the `count` exchanges after `after` those that this agent asked or was asked.
@@ -74,10 +95,9 @@ impl Store {
         let (exchanges, log) = (read.open_table(EXCHANGES)?, read.open_table(LOG)?);
         let first = after.map_or(0, |id| id.as_u128().saturating_add(1));
         let mut pick = Pick::new(&read, Seq(u64::MAX))?;
-        let mut looked = 0;
         for row in exchanges.range(first..)?.take(count) {
             let (id, positions) = row?;
-            looked += 1;
+            pick.doomed.looked += 1;
             pick.last = id.value();
             let asked = log.get(positions.value().0)?.map(|bytes| decode(bytes.value())).transpose()?;
             if let Some(Fact::Asked(asked) | Fact::Refused(asked, _)) = asked
@@ -86,7 +106,8 @@ impl Store {
                 pick.take(id.value(), positions.value())?;
             }
         }
-        pick.finish(None, looked == count)
+        let more = pick.doomed.looked == count as u64;
+        pick.finish(None, more)
     }
 
     /// The comings and goings of an agent among the `count` rows after `after`; and where to go on.
@@ -152,6 +173,15 @@ impl Pick {
         Ok(Self { log: read.open_table(LOG)?, floor, doomed: Doomed::default(), last: 0, span: (u64::MAX, 0) })
     }
 
+    /// What is open may yet end so.
+    fn ended_as(&self, ended: u64, outcomes: &[Outcome]) -> Result<bool, StoreError> {
+        let row = if ended == 0 { None } else { self.log.get(ended)? };
+        Ok(match row.map(|row| decode(row.value())).transpose()? {
+            Some(Fact::Ended { end, .. } | Fact::Refused(_, end)) => outcomes.contains(&end.outcome),
+            _ => true,
+        })
+    }
+
     fn take(&mut self, id: u128, (asked, ended, late): Positions) -> Result<(), StoreError> {
         self.last = id;
         if ended == 0 {
@@ -163,6 +193,7 @@ impl Pick {
             return Ok(());
         }
         self.doomed.ids.push(RequestId::from_u128(id));
+        self.doomed.ends.push(Seq(ended));
         self.span = (self.span.0.min(asked), self.span.1.max(ended).max(late));
         for position in [asked, if ended == asked { 0 } else { ended }, late] {
             if position != 0 {

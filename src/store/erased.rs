@@ -31,6 +31,10 @@ fn id(n: u128) -> RequestId {
     RequestId::from_u128(n << 80)
 }
 
+fn oldest(store: &Store, after: Option<RequestId>, before: Millis, floor: Seq, count: usize) -> Doomed {
+    store.oldest(after, Old { before, only: None, floor, beside: before }, count).unwrap()
+}
+
 fn erase(store: &Store, doomed: Doomed) {
     let erasure = Erasure { ids: doomed.ids, rows: doomed.rows, at: Millis(7), why: "a test".into() };
     assert_eq!(record(store, vec![Fact::Erased(Arc::new(erasure))]), Written::Durable);
@@ -117,15 +121,33 @@ fn the_oldest_are_taken_in_pieces_and_what_is_open_or_unread_is_spared() {
         // The log has the third question late, as an import would.
         record(&store, if n == 3 { vec![question(n, n, "q")] } else { vec![question(n, n, "q"), answer(n)] });
     }
-    let first = store.oldest(None, Millis(9), ALL, 2).unwrap();
+    let first = oldest(&store, None, Millis(9), ALL, 2);
     assert_eq!((numbers(&first.ids), first.next), (vec![1, 2], Some(id(2))));
-    let second = store.oldest(first.next, Millis(9), ALL, 100).unwrap();
+    let second = oldest(&store, first.next, Millis(9), ALL, 100);
     assert_eq!((numbers(&second.ids), second.open, second.next), (vec![4, 5, 6, 7, 8], 1, None));
-    let spared = store.oldest(None, Millis(9), Seq(8), 100).unwrap();
+    let spared = oldest(&store, None, Millis(9), Seq(8), 100);
     assert_eq!((numbers(&spared.ids), spared.unread), (vec![1, 2, 4], 4));
-    assert!(store.oldest(None, Millis(1), ALL, 100).unwrap().ids.is_empty());
+    assert!(oldest(&store, None, Millis(1), ALL, 100).ids.is_empty());
     assert_eq!(numbers(&store.of_agent(&AgentName::parse("bob").unwrap(), Some(id(7)), 100).unwrap().ids), [8, 9]);
     assert!(store.of_agent(&AgentName::parse("carol").unwrap(), None, 100).unwrap().ids.is_empty());
+}
+
+#[test]
+fn of_the_old_only_those_go_that_ended_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    for n in 1..=9 {
+        let outcome = if n % 3 == 0 { Outcome::Timeout } else { Outcome::Answered };
+        record(&store, vec![question(n, n, "q"), end(n << 80, outcome)]);
+    }
+    record(&store, vec![question(10, 10, "open")]);
+    let old = Old { before: Millis(100), only: Some(&[Outcome::Timeout]), floor: ALL, beside: Millis(0) };
+    let doomed = store.oldest(None, old, 2).unwrap();
+    assert_eq!((numbers(&doomed.ids), doomed.open, doomed.next), (vec![3, 6], 0, Some(id(6))));
+    let doomed = store.oldest(doomed.next, old, 2).unwrap();
+    assert_eq!((numbers(&doomed.ids), doomed.open, doomed.next), (vec![9], 1, None));
+    let none = store.oldest(None, Old { only: Some(&[Outcome::Failed]), ..old }, 2).unwrap();
+    assert_eq!((none.ids.len(), none.open, none.next), (0, 0, Some(id(8))));
 }
 
 #[test]
@@ -170,7 +192,7 @@ fn a_real_file_of_format_1_is_taken_over_whole() {
     assert_eq!(records.last().unwrap().answer().map(|a| &**a), Some("5"));
     assert_eq!(store.open_exchanges().unwrap().len(), 1);
     assert_eq!(store.agents().unwrap().len(), 1);
-    let doomed = store.oldest(None, Millis(u64::MAX), ALL, 100).unwrap();
+    let doomed = oldest(&store, None, Millis(u64::MAX), ALL, 100);
     let count = doomed.ids.len();
     erase(&store, doomed);
     assert_eq!(store.exchange_count().unwrap(), (records.len() - count) as u64);
@@ -186,7 +208,7 @@ fn what_is_used_shrinks_with_what_is_erased() {
         record(&store, vec![question(n, 1, &"x".repeat(10_000)), answer(n)]);
     }
     let full = store.used_bytes().unwrap();
-    let doomed = store.oldest(None, Millis(91), ALL, 1000).unwrap();
+    let doomed = oldest(&store, None, Millis(91), ALL, 1000);
     assert!(full > 1_000_000 && doomed.bytes > 900_000, "{full} {}", doomed.bytes);
     erase(&store, doomed);
     let left = store.used_bytes().unwrap();

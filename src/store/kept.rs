@@ -258,7 +258,8 @@ fn how_long_a_record_takes_while_a_backup_is_taken_and_old_ones_are_removed() {
     watched("90 % removed", &mut || {
         let mut after = None;
         loop {
-            let doomed = store.oldest(after, crate::core::ids::Millis((many * 9 / 10) as u64), Seq(u64::MAX), 100).unwrap();
+            let before = crate::core::ids::Millis((many * 9 / 10) as u64);
+            let doomed = store.oldest(after, Old { before, only: None, floor: Seq(u64::MAX), beside: before }, 100).unwrap();
             after = doomed.next;
             let erasure = crate::core::effect::Erasure { ids: doomed.ids, rows: doomed.rows, at: crate::core::ids::Millis(1), why: "old".into() };
             record(&store, vec![Fact::Erased(Arc::new(erasure))]);

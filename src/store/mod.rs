@@ -42,13 +42,10 @@ use crate::metrics::Metrics;
 pub use backup::{BackupError, Manifest, restore, verify};
 pub use copy::{Contents, Watch};
 pub use disk::examine;
-pub use erase::Doomed;
+pub use erase::{Doomed, Old};
 pub use read::{Ends, Finished};
 pub use record::{StoredAgent, StoredDoor, StoredPause, StoredSession, StoredToken, StoredViewer};
 pub use rewrite::{rewrite, rewrite_if_marked};
-
-#[cfg(test)]
-pub(crate) use medium::{Access, Faults};
 
 /// What is under way unwritten at most; whoever wants to record more waits for a place.
 const QUEUE: usize = 1024;
@@ -158,7 +155,7 @@ impl Store {
         Self::open_on(dir, None)
     }
 
-    pub(crate) fn open_on(dir: &Path, faults: Option<Arc<dyn medium::Faults>>) -> Result<Self, StoreError> {
+    fn open_on(dir: &Path, faults: Option<Arc<dyn medium::Faults>>) -> Result<Self, StoreError> {
         let opened = disk::open(dir, faults.as_ref())?;
         let shared = Arc::new(Shared {
             database: RwLock::new(Some(opened.database.clone())),

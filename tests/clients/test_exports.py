@@ -2,40 +2,69 @@
 
 import base64
 import json
+import ssl
+import subprocess
 import threading
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from rig import until
+from rig import BINARY, until
+
+# An authority of the tests' own, and a server's key with the certificate that it signed, for localhost, until 2120.
+TLS = Path(__file__).parent / "tls"
 
 
-@pytest.fixture
-def collector():
+@contextmanager
+def collecting(secure=False):
     """A server that takes everything; `bodies` is what it was sent."""
     bodies = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             bodies.append(self.rfile.read(int(self.headers["content-length"])))
+            self.say(b"{}")
+
+        def do_GET(self):
+            self.say(b'{"status":"OK","version":"4.16.0","data":[]}')
+
+        def say(self, text):
             self.send_response(200)
-            self.send_header("content-length", "2")
+            self.send_header("content-length", str(len(text)))
             self.end_headers()
-            self.wfile.write(b"{}")
+            self.wfile.write(text)
 
         def log_message(self, *_):
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if secure:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(TLS / "server.pem")
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     server.bodies = bodies
-    server.url = f"http://127.0.0.1:{server.server_port}"
+    server.url = f"https://localhost:{server.server_port}" if secure else f"http://127.0.0.1:{server.server_port}"
     yield server
     server.shutdown()
     server.server_close()
+
+
+@pytest.fixture
+def collector():
+    with collecting() as server:
+        yield server
+
+
+@pytest.fixture
+def secure_collector():
+    with collecting(secure=True) as server:
+        yield server
 
 
 def parsed(body):
@@ -83,3 +112,30 @@ def test_a_request_is_what_opentelemetry_defines(start, collector, sink):
     assert len(attributes) == len(span.attributes), "an attribute twice"
     key = "langfuse.observation.input" if sink == "langfuse" else "gen_ai.input.messages"
     assert 'é \\"quoted\\" \\u0000 \U0001f600' in attributes[key].string_value
+
+
+def ask_myself(relay):
+    """An exchange that ends at once: it is refused, and exported."""
+    relay.bot("bob").send(type="call", id="1", tool="ask_agent", arguments={"to": "bob", "message": "me?"})
+
+
+@pytest.mark.parametrize("by", ["ca_file", "SSL_CERT_FILE"])
+@pytest.mark.parametrize("sink", SECTIONS)
+def test_over_tls_a_private_authority_is_trusted_once_it_is_named(start, secure_collector, sink, by):
+    section, env = SECTIONS[sink].format(url=secure_collector.url), {}
+    if by == "ca_file":
+        section += f'\nca_file = "{TLS / "ca.pem"}"'
+    else:
+        env["SSL_CERT_FILE"] = str(TLS / "ca.pem")
+    ask_myself(start(sections=section, env=env))
+    assert parsed(until(lambda: secure_collector.bodies and secure_collector.bodies[0])).resource_spans
+
+
+def test_over_tls_an_authority_that_is_not_known_is_told_with_the_remedy(start, secure_collector):
+    relay = start(sections=SECTIONS["langfuse"].format(url=secure_collector.url))
+    relay.may_complain = True
+    ask_myself(relay)
+    until(lambda: "with ca_file" in relay.log.read_text())
+    assert "invalid peer certificate" in relay.log.read_text() and not secure_collector.bodies
+    check = subprocess.run([BINARY, "check", "--config", relay.config], capture_output=True, text=True, timeout=60)
+    assert check.returncode == 1 and "cannot be reached" in check.stdout and "with ca_file" in check.stdout, check.stdout

@@ -22,6 +22,16 @@ def outbox(bot):
         return {"answers": [], "turns": {}}
 
 
+def answers_when(gate):
+    """The script of a bot that answers once the gate is open."""
+
+    def script(turn):
+        gate.wait(120)
+        return Say(f"answer to {turn.question}")
+
+    return script
+
+
 def shows(bot, state):
     return bot.state().get("state") == state
 
@@ -91,12 +101,8 @@ def test_a_relay_that_is_killed_while_a_bot_waits_costs_no_answer_and_no_second_
     stage.start_relay()
     gate = Event()
 
-    def b(turn):
-        gate.wait(120)
-        return Say("at last")
-
     stage.bot("a", asks_b("slowly please"), tools=tools)
-    stage.bot("b", b)
+    stage.bot("b", answers_when(gate))
     stage.join()
     ask = stage.asker.begin_ask("a", "ask b slowly")
     until(lambda: stage.bots["b"].model.turns, 120, "b works on it")
@@ -104,7 +110,7 @@ def test_a_relay_that_is_killed_while_a_bot_waits_costs_no_answer_and_no_second_
     stage.join(30)
     gate.set()
     result = ask.result(PATIENCE)
-    assert result.get("answer") == "b says: at last", result
+    assert result.get("answer") == "b says: answer to slowly please", result
     assert len(stage.bots["b"].model.turns) == 1
     assert len([turn for turn in stage.bots["a"].model.turns if not turn.results]) == 1
 
@@ -114,11 +120,7 @@ def test_answers_computed_while_the_relay_is_away_are_delivered_once_when_it_is_
     stage.start_relay()
     gate = Event()
 
-    def script(turn):
-        gate.wait(120)
-        return Say(f"answer to {turn.question}")
-
-    bot = stage.bot("b", script, tools=tools)
+    bot = stage.bot("b", answers_when(gate), tools=tools)
     stage.join()
     asks = [stage.asker.begin_ask("b", f"q{n}") for n in range(3)]
     until(lambda: len(bot.model.turns) == 3, 120, "all are worked on")
@@ -135,11 +137,7 @@ def test_answers_kept_while_the_relay_is_away_survive_the_gateway_too(stage):
     stage.start_relay(reconnect_grace_ms=120000)
     gate = Event()
 
-    def script(turn):
-        gate.wait(120)
-        return Say(f"answer to {turn.question}")
-
-    bot = stage.bot("b", script)
+    bot = stage.bot("b", answers_when(gate))
     stage.join()
     ask = stage.asker.begin_ask("b", "q")
     until(lambda: bot.model.turns, 120, "it is worked on")

@@ -8,14 +8,14 @@ use crate::rig::{Bot, OWNER, Relay, http, soon, text, until};
 
 const WRONG: &str = "hbt_somebody-elses-token";
 
-async fn entries(relay: &Relay, query: &str) -> Vec<Value> {
+pub async fn entries(relay: &Relay, query: &str) -> Vec<Value> {
     let (status, body) = relay.get(&format!("/ui/api/security{query}")).await;
     assert_eq!(status, 200, "{body}");
     serde_json::from_str::<Value>(&body).unwrap()["events"].as_array().unwrap().clone()
 }
 
 /// The newest entry of a kind, once there is one whose text has `part`.
-async fn entry(relay: &Relay, kind: &str, part: &str) -> Value {
+pub async fn entry(relay: &Relay, kind: &str, part: &str) -> Value {
     let found = async || entries(relay, &format!("?kind={kind}")).await.into_iter().find(|e| e["what"].as_str().unwrap_or_default().contains(part));
     until(&format!("{kind} {part} stands in the security log"), found).await
 }

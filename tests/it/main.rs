@@ -28,6 +28,7 @@ mod queue;
 mod readme;
 mod refusals;
 mod refused;
+mod reload;
 mod restart;
 mod rig;
 mod search;

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::rig::{Answer, Bot, Collector, OWNER, Relay, http, text, token, until};
+use crate::rig::{Answer, Bot, Collector, OWNER, Relay, Worker, http, text, token, until};
 
 const SCRAPED: &str = "[metrics]\nlisten = \"127.0.0.1:0\"\n";
 
@@ -106,6 +106,76 @@ async fn every_metric_is_moved_by_what_it_counts() {
     until("the index has caught up", async || (value(&scrape(&relay).await, "search_index_lag") < 1.0).then_some(())).await;
     is_well_formed(&metrics);
     assert!(!metrics.contains("nobody at all"), "{metrics}");
+    the_dashboard_shows_what_there_is(&metrics);
+}
+
+/// Every metric of the Grafana dashboard, and every label that it sums or selects by.
+fn the_dashboard_shows_what_there_is(metrics: &str) {
+    let dashboard: Value = serde_json::from_str(include_str!("../../src/metrics/grafana.json")).unwrap();
+    let (mut shown, is_name) = (0, |c: char| c.is_ascii_alphanumeric() || c == '_');
+    for target in dashboard["panels"].as_array().unwrap().iter().flat_map(|panel| panel["targets"].as_array().unwrap()) {
+        let expression = text(target, "expr");
+        for (at, _) in expression.match_indices("hermes_bridge_").chain(expression.match_indices("process_")) {
+            let name = expression[at..].split(|c| !is_name(c)).next().unwrap();
+            let series: Vec<&str> = metrics.lines().filter(|line| line.split(['{', ' ']).next() == Some(name)).collect();
+            assert!(!series.is_empty(), "{name} of {expression:?} does not exist");
+            shown += 1;
+            let by = expression.split("by (").nth(1).map_or("", |rest| rest.split(')').next().unwrap());
+            for label in by.split(", ").filter(|label| !label.is_empty()) {
+                assert!(series.iter().any(|line| line.contains(&format!("{label}=\""))), "{name} has no {label}: {expression}");
+            }
+        }
+    }
+    assert!(shown >= 12, "only {shown} metrics on the dashboard");
+}
+
+#[tokio::test]
+async fn what_is_not_exported_is_counted_by_its_reason_and_what_waits_is_the_backlog() {
+    let mut collector = Collector::start().await;
+    collector.always(Answer::RefuseIf("poison"));
+    let relay = Relay::start(&format!("{SCRAPED}{}", collector.langfuse("sample_rate = 0.0")), &["alice", "bob"]).await;
+    let _bob = Worker::start(relay.address.clone(), "bob", |_| "fine".to_owned());
+    relay.wait_online("bob", true).await;
+    let alice = relay.caller("alice");
+    let is = async |series: &str, wanted: f64| {
+        let what = format!("{series} is {wanted}");
+        until(&what, async || ((value(&scrape(&relay).await, series) - wanted).abs() < 0.001).then_some(())).await;
+    };
+    let spans = |outcome: &str| format!("export_spans_total{{sink=\"langfuse\",outcome=\"{outcome}\"}}");
+    assert_eq!(alice.ask("bob", "answered: left out by the sample").await["ok"], true);
+    is(&spans("sampled_out"), 1.0).await;
+    alice.ask("alice", "refused: exported whatever the sample").await;
+    is(&spans("exported"), 1.0).await;
+    alice.ask("alice", "poison").await;
+    is(&spans("rejected"), 1.0).await;
+    is("export_backlog{sink=\"langfuse\"}", 0.0).await;
+
+    collector.close().await;
+    for n in 0..3 {
+        alice.ask("alice", &format!("waits {n}")).await;
+    }
+    is("export_backlog{sink=\"langfuse\"}", 3.0).await;
+    let conversation = relay.on_record("waits 0").await["conversation_id"].as_str().unwrap().to_owned();
+    assert_eq!(relay.run(&["erase", "--conversation", &conversation, "--yes"]).await.code, 0);
+    is(&spans("retention"), 1.0).await;
+    collector.open().await;
+    is(&spans("exported"), 3.0).await;
+    is("export_backlog{sink=\"langfuse\"}", 0.0).await;
+    for (outcome, wanted) in [("sampled_out", 1.0), ("rejected", 1.0), ("retention", 1.0)] {
+        is(&spans(outcome), wanted).await;
+    }
+}
+
+#[tokio::test]
+async fn spans_that_a_collector_takes_only_in_part_are_counted_as_rejected() {
+    let collector = Collector::start().await;
+    collector.once(Answer::TakeSaying(r#"{"partialSuccess":{"rejectedSpans":"1","errorMessage":"no room"}}"#));
+    let relay = Relay::start(&format!("{SCRAPED}[otlp]\nendpoint = \"{}\"\n", collector.url()), &["alice"]).await;
+    relay.caller("alice").ask("alice", "one").await;
+    reaches(&relay, "export_spans_total{sink=\"otlp\",outcome=\"rejected\"}", 1.0).await;
+    relay.caller("alice").ask("alice", "two").await;
+    reaches(&relay, "export_spans_total{sink=\"otlp\",outcome=\"exported\"}", 1.0).await;
+    assert!((value(&scrape(&relay).await, "export_spans_total{sink=\"otlp\",outcome=\"rejected\"}") - 1.0).abs() < 0.001);
 }
 
 /// Each series has its family's help and type before it, once.

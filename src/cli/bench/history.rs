@@ -53,12 +53,9 @@ pub(super) struct Searches {
 
 /// Measures it once, with `exchanges` in the history.
 pub(super) async fn measure(launcher: &Launcher, exchanges: u64) -> Result<History, String> {
-    let files = Arc::new(Scratch::new(&launcher.parent)?);
-    let data = data_dir(files.path());
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis());
-    let mut past = Past::new(Millis(u64::try_from(now).unwrap_or(0)), exchanges);
     let begun = Instant::now();
-    write(&mut past, &data, exchanges).await?;
+    let (files, mut past) = filled(launcher, exchanges).await?;
+    let data = data_dir(files.path());
     let written_per_second = exchanges as f64 / begun.elapsed().as_secs_f64();
 
     let server = launcher.start_over(files.clone(), Kind::Relay, 1, 1).await?;
@@ -96,6 +93,15 @@ pub(super) async fn measure(launcher: &Launcher, exchanges: u64) -> Result<Histo
     })
 }
 
+/// Files with so many exchanges in them, over which a relay can be started.
+pub(super) async fn filled(launcher: &Launcher, exchanges: u64) -> Result<(Arc<Scratch>, Past), String> {
+    let files = Arc::new(Scratch::new(&launcher.parent)?);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis());
+    let mut past = Past::new(Millis(u64::try_from(now).unwrap_or(0)), exchanges);
+    write(&mut past, &data_dir(files.path()), exchanges).await?;
+    Ok((files, past))
+}
+
 async fn write(past: &mut Past, data: &Path, exchanges: u64) -> Result<(), String> {
     let store = Store::open(data).map_err(|e| e.to_string())?;
     let step = (exchanges / 10).max(1);
@@ -111,7 +117,7 @@ async fn write(past: &mut Past, data: &Path, exchanges: u64) -> Result<(), Strin
 }
 
 /// Waits until a search sees everything. The page's own word for "not yet" is `partial`.
-async fn until_indexed(server: &Server, exchanges: u64) -> Result<(), String> {
+pub(super) async fn until_indexed(server: &Server, exchanges: u64) -> Result<(), String> {
     let mut connection = Connection::open(&server.endpoint, &server.endpoint.askers[0]).await?;
     let (mut seen, mut grown, mut said) = (0, Instant::now(), Instant::now());
     loop {

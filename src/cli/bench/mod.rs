@@ -2,13 +2,12 @@
 //!
 //! Owns the flags and the ways out; the parts are `plan` (what runs in which order), `server` (children), `floor`
 //! (the echo they are compared with), `client`, `bot` and `load` (the callers), `script` and `check` (what
-//! is said), `commits` (the store alone), `history` and `past` (a relay with much to search) and `report` and `table` (what is printed).
+//! is said), `history`, `past`, `upkeep` and `steady` (a relay with much on record) and `report` and `table` (what is printed).
 //! Never judges its figures: the exit code says whether it ran.
 
 mod bot;
 mod check;
 mod client;
-mod commits;
 mod floor;
 mod floor_log;
 mod floor_wire;
@@ -25,7 +24,9 @@ mod script;
 mod server;
 mod sse;
 mod stats;
+mod steady;
 mod table;
+mod upkeep;
 
 use bot::ReplyBy;
 use clap::{Args, ValueEnum};
@@ -38,13 +39,14 @@ before each answer. Both run as processes beside the relay, in turn with it, so 
 any machine, however busy. Everything listens on loopback and is gone afterwards.
 
 Examples:
-  hermes-bridge bench                          a minute and a half: asks, list_agents, idle bots, start, commits
+  hermes-bridge bench                          a minute and a half: asks, list_agents, idle bots, start
   hermes-bridge bench --quick                  the same in under 20 seconds
   hermes-bridge bench --only asks --askers 16,64,256 --message-bytes 16384
-  hermes-bridge bench --only commits           how long the disk takes: p50 and p99, 1, 16, 64 and 256 at once
   hermes-bridge bench --only idle --idle-bots 10000
   hermes-bridge bench --only history --exchanges 1000000 --dir /var/lib
                                                start, index and searches with a long history: ten minutes and 6 GB
+  hermes-bridge bench --only upkeep --exchanges 400000 --dir /var/lib
+                                               backup and retention of a store of a GB during 200 asks a second: it needs 4 GB
   hermes-bridge bench --dir /var/lib --json    on the disk that will hold the data, for a machine to read
   hermes-bridge bench --url http://127.0.0.1:8787 --tokens tokens.txt
                                                a relay that runs already; its history keeps the questions";
@@ -81,7 +83,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = count(60_000))]
     idle_bots: u32,
 
-    /// With --only history: exchanges of about a kilobyte in the history
+    /// With --only history or upkeep: exchanges of about a kilobyte in the history
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = count(100_000_000))]
     exchanges: u32,
 
@@ -143,12 +145,12 @@ enum Part {
     List,
     /// Bots that only stay connected
     Idle,
-    /// One fact from the store's queue until it is durable, 1 to 256 at once, beside one append and fdatasync
-    Commits,
     /// From start to ready, and memory at rest
     Start,
     /// A long history: start, building the index, searches (only when it is named)
     History,
+    /// A long history backed up, put back, cut by retention and compacted while it answers (only when it is named)
+    Upkeep,
 }
 
 fn count(most: i64) -> clap::builder::RangedI64ValueParser<u32> {

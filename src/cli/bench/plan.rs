@@ -3,15 +3,15 @@
 //! Owns the alternation that makes ratios honest on a noisy machine: all three run side by side, one is measured at
 //! a time, round by round. Knows no HTTP.
 
-use super::commits;
 use super::given::given;
 use super::history;
 use super::idle::{self, IdleBots, Start};
 use super::load::{self, Figures, Level};
 use super::proc::{self, Machine};
-use super::report::{Beside, Compared, Report, Settings};
+use super::report::{AskLevel, Beside, Lists, Report, Settings};
 use super::scratch::Scratch;
 use super::server::{Endpoint, Kind, LIMITS, Launcher, Server};
+use super::upkeep;
 use super::{BenchArgs, Part, ReplyBy, progress};
 use std::time::Duration;
 
@@ -68,19 +68,18 @@ pub(super) async fn run(args: BenchArgs) -> Result<Report, String> {
         },
         start: None,
         asks: Vec::new(),
-        commits: Vec::new(),
         list_agents: None,
         idle_bots: None,
         history: None,
+        upkeep: None,
     };
     for part in &plan.parts {
         match part {
             Part::Start => report.start = Some(plan.starts(&launcher).await?),
             Part::Asks => report.asks = plan.asks(&launcher).await?,
-            // Each level takes a fifth of what asks take.
-            Part::Commits => report.commits = commits::measure(scratch.path(), plan.rounds, plan.window / 5).await?,
             Part::List => report.list_agents = Some(plan.lists(&launcher).await?),
             Part::Idle => report.idle_bots = Some(plan.idle(&launcher).await?),
+            Part::Upkeep => report.upkeep = Some(upkeep::measure(&launcher, u64::from(args.exchanges)).await?),
             Part::History => report.history = Some(history::measure(&launcher, u64::from(args.exchanges)).await?),
         }
     }
@@ -101,9 +100,6 @@ impl Plan {
         let mut parts = args.only.clone();
         if parts.is_empty() {
             parts = vec![Part::Start, Part::Asks, Part::List, Part::Idle];
-            if matches!(relay, Relay::Started) {
-                parts.push(Part::Commits);
-            }
         }
         Ok(Self {
             levels: args.askers.iter().map(|n| *n as usize).collect(),
@@ -161,7 +157,7 @@ impl Plan {
         Ok(figures)
     }
 
-    async fn asks(&self, launcher: &Launcher) -> Result<Vec<Compared>, String> {
+    async fn asks(&self, launcher: &Launcher) -> Result<Vec<AskLevel>, String> {
         let most = self.levels.iter().copied().max().unwrap_or(1);
         let mut subjects = Vec::new();
         for kind in FLOORS_AND_RELAY {
@@ -176,7 +172,7 @@ impl Plan {
             let level = Level { askers, bots, bytes: self.bytes, reply: self.reply, warm_up: self.warm_up, window: self.window };
             let what = format!("{askers} asking at once");
             let rounds = self.rounds(&what, &subjects, |endpoint| load::asks(endpoint, level)).await?;
-            levels.push(Compared::new(askers, Some(askers + bots), rounds, Kind::DurableFloor));
+            levels.push(AskLevel::new(askers, bots, rounds));
         }
         for (_, subject) in subjects {
             subject.stop().await;
@@ -184,7 +180,7 @@ impl Plan {
         Ok(levels)
     }
 
-    async fn lists(&self, launcher: &Launcher) -> Result<Compared, String> {
+    async fn lists(&self, launcher: &Launcher) -> Result<Lists, String> {
         let (askers, bots) = match &self.relay {
             Relay::Given(endpoint) => (endpoint.askers.len(), endpoint.bots.len()),
             _ => (LIST_CALLERS, LIST_CALLERS),
@@ -198,7 +194,7 @@ impl Plan {
         for (_, subject) in subjects {
             subject.stop().await;
         }
-        Ok(Compared::new(LIST_CALLERS, Some(askers + bots), rounds, Kind::Floor))
+        Ok(Lists::new(LIST_CALLERS, askers + bots, rounds))
     }
 
     /// Floor, durable floor, relay, and again.

@@ -6,7 +6,9 @@ use super::history::{History, Searches};
 use super::idle::{IdleBots, Start};
 use super::load::Figures;
 use super::proc::{Machine, Memory};
-use super::report::{Beside, Compared, Ratios, Report, Settings};
+use super::report::{Beside, Lists, Ratios, Report, Settings};
+use super::steady::Steady;
+use super::upkeep::Upkeep;
 use std::fmt::Write as _;
 
 const HEAD: &str = "  at once  server              per second   p50 ms   p90 ms   p99 ms   max ms  CPU ms each   RSS MB\n";
@@ -21,13 +23,13 @@ impl Report {
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
         machine(out, &self.machine)?;
-        let Settings { message_bytes, reply, rounds, window_seconds } = &self.settings;
-        let title = format!("Asks: {message_bytes} bytes each way, bots answer by {reply}, median of {rounds} rounds of {window_seconds} s");
-        levels(out, &title, &self.asks, "relay/durable floor")?;
-        levels(out, "Commits: one fact of half a kilobyte, from the store's queue until it is durable", &self.commits, "relay/durable floor")?;
+        self.asks(out)?;
         if let Some(lists) = &self.list_agents {
-            let title = format!("list_agents: {} agents, {} connections", lists.agents.unwrap_or_default(), lists.at_once);
-            levels(out, &title, std::slice::from_ref(lists), "relay/floor")?;
+            let Lists { connections, agents, .. } = lists;
+            writeln!(out, "\nlist_agents: {agents} agents, {connections} connections")?;
+            out.push_str(HEAD);
+            figures(out, *connections, &lists.median)?;
+            compared(out, "relay/floor", &lists.relay_to_floor)?;
         }
         if let Some(bots) = &self.idle_bots {
             idle_bots(out, bots)?;
@@ -35,24 +37,27 @@ impl Report {
         if let Some(start) = &self.start {
             starts(out, start)?;
         }
-        self.history.as_ref().map_or(Ok(()), |one| history(out, one))
+        self.history.as_ref().map_or(Ok(()), |one| history(out, one))?;
+        self.upkeep.as_ref().map_or(Ok(()), |one| upkeep(out, one))
     }
-}
 
-fn levels(out: &mut String, title: &str, levels: &[Compared], ratio: &str) -> std::fmt::Result {
-    if levels.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "\n{title}")?;
-    out.push_str(HEAD);
-    for (n, level) in levels.iter().enumerate() {
-        if n > 0 {
-            out.push('\n');
+    fn asks(&self, out: &mut String) -> std::fmt::Result {
+        if self.asks.is_empty() {
+            return Ok(());
         }
-        figures(out, level.at_once, &level.median)?;
-        compared(out, ratio, &level.ratios)?;
+        let Settings { message_bytes, reply, rounds, window_seconds } = &self.settings;
+        write!(out, "\nAsks: {message_bytes} bytes each way, bots answer by {reply}, ")?;
+        writeln!(out, "median of {rounds} rounds of {window_seconds} s")?;
+        out.push_str(HEAD);
+        for (n, level) in self.asks.iter().enumerate() {
+            if n > 0 {
+                out.push('\n');
+            }
+            figures(out, level.askers, &level.median)?;
+            compared(out, "relay/durable floor", &level.relay_to_durable_floor)?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn machine(out: &mut String, machine: &Machine) -> std::fmt::Result {
@@ -97,6 +102,34 @@ fn history(out: &mut String, history: &History) -> std::fmt::Result {
     writeln!(out, "\nSearches over HTTP                     asked   p50 ms   p95 ms   max ms")?;
     for Searches { what, asked, p50_ms, p95_ms, max_ms } in &history.searches {
         writeln!(out, "  {what:<35} {asked:>6} {p50_ms:>8.2} {p95_ms:>8.2} {max_ms:>8.2}")?;
+    }
+    Ok(())
+}
+
+fn upkeep(out: &mut String, upkeep: &Upkeep) -> std::fmt::Result {
+    let Upkeep { exchanges, store_mb, asks_per_second, quiet, backup, retention } = upkeep;
+    writeln!(
+        out,
+        "\nUpkeep of {exchanges} exchanges of about a kilobyte, store {store_mb:.0} MB, while {asks_per_second} asks a second are answered"
+    )?;
+    writeln!(
+        out,
+        "  backup      {:.1} s, {:.0} MB; put back elsewhere it is equal up to position {} of the log:",
+        backup.seconds, backup.mb, backup.equal_up_to
+    )?;
+    writeln!(out, "              {} exchanges, sha256 {}", backup.exchanges, backup.sha256)?;
+    writeln!(out, "              memory {}", memory(&backup.memory))?;
+    writeln!(out, "  retention   {} exchanges removed in {:.1} s; memory {}", retention.removed, retention.seconds, memory(&retention.memory))?;
+    let (before, after) = (retention.mb_before, retention.mb_after);
+    writeln!(
+        out,
+        "  file        {before:.0} MB before, {after:.0} MB after, {:.0} MB after compact ({:.1} s)",
+        retention.mb_compacted, retention.compact_seconds
+    )?;
+    writeln!(out, "\nAsks, from the moment each was due      asked   p50 ms   p99 ms   max ms")?;
+    for (what, one) in [("nothing beside", quiet), ("during the backup", &backup.asks), ("during the removal", &retention.asks)] {
+        let Steady { asked, p50_ms, p99_ms, max_ms } = one;
+        writeln!(out, "  {what:<35} {asked:>6} {p50_ms:>8.2} {p99_ms:>8.2} {max_ms:>8.2}")?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::{Findings, Running};
 use crate::cli::backup::now;
 use crate::cli::client::ask_running;
+use crate::cli::progress::timed;
 use crate::config::Config;
 use crate::engine::taken;
 use crate::store::{self, Store};
@@ -74,7 +75,7 @@ fn closed(findings: &mut Findings, dir: &Path, deep: bool) {
     }
     let remedy = "put a backup back with `hermes-bridge restore`, or ask for help with this sentence";
     if deep {
-        match store::examine(dir) {
+        match timed("reading every page, seconds so far", || store::examine(dir)) {
             Ok(()) => findings.ok(topic, format!("store {}: every page was read and is whole", path.display())),
             Err(e) => return findings.bad(topic, e.to_string(), remedy),
         }

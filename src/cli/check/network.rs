@@ -102,7 +102,7 @@ async fn public_address(findings: &mut Findings, public: &str, running: Option<&
     let here = running.listen.parse().map_or_else(|_| format!("http://{}", running.listen), local_url);
     if let Err(why) = is_healthy(&here, Some(host)).await {
         let what = format!("a request to {here} with the proxy's `Host: {host}` fails: {why}");
-        findings.bad("public_url", what, "restart the relay so that it reads public_url, or add the host to allowed_hosts");
+        findings.bad("public_url", what, "reload the relay (kill -HUP) so that it reads public_url, or add the host to allowed_hosts");
     }
     match is_healthy(public, None).await {
         Ok(()) => findings.ok("public_url", format!("public_url = {public}: the relay answers there")),

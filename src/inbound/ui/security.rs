@@ -101,6 +101,7 @@ fn word(words: &Words, kind: Kind) -> &'static str {
         Kind::Logout => words.k_logout,
         Kind::Token => words.k_token,
         Kind::Configuration => words.k_configuration,
+        Kind::Erasure => words.k_erasure,
         Kind::Person => words.k_person,
         Kind::Policy => words.k_policy,
         Kind::Loop => words.k_loop,

@@ -227,6 +227,7 @@ words! {
     k_logout: "logout", "déconnexion", "cierre de sesión", "退出";
     k_token: "token", "jeton", "token", "令牌";
     k_configuration: "configuration", "configuration", "configuración", "配置";
+    k_erasure: "erased", "effacé", "borrado", "已删除";
     k_person: "person", "personne", "persona", "人工操作";
     k_policy: "refused by policy", "refusé par une règle", "rechazado por una regla", "按规则拒绝";
     k_loop: "loop stopped", "boucle arrêtée", "bucle detenido", "循环已停止";

@@ -112,7 +112,7 @@ async fn agents_are_managed_on_a_stopped_relay_too() {
 async fn a_hangup_reads_the_agents_anew_without_dropping_a_socket_and_a_bad_file_changes_nothing() {
     let relay = Relay::start("", &["alice", "bob"]).await;
     let (mut alice, mut bob) = (relay.bot("alice").await, relay.bot("bob").await);
-    let reloads = |relay: &Relay| relay.said().matches("read the agents anew").count();
+    let reloads = |relay: &Relay| relay.said().matches("read the configuration anew").count();
     relay.configure("", &["alice", "dave"]);
     relay.signal(Signal::HUP);
     until("the reload", async || (reloads(&relay) == 1).then_some(())).await;
@@ -146,7 +146,7 @@ async fn whom_an_agent_may_ask_is_read_anew_too() {
     assert_eq!(text(&relay.caller("alice").ask("bob", "may I?").await, "error"), "not_allowed");
     relay.configure("", &["alice\nmay_ask = [\"helpers\"]", "bob\ngroups = [\"helpers\"]"]);
     relay.signal(Signal::HUP);
-    until("the reload", async || relay.said().contains("read the agents anew").then_some(())).await;
+    until("the reload", async || relay.said().contains("read the configuration anew").then_some(())).await;
     let asking = relay.caller("alice").asking(json!({"to": "bob", "message": "and now?"}));
     let wake = bob.wake().await;
     bob.answer(&wake, "you may").await;

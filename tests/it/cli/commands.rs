@@ -182,7 +182,7 @@ async fn check_finds_what_keeps_a_relay_from_working_and_names_the_remedy() {
     relay.up().await;
     relay.write_config(&format!("public_url = \"http://bridge.invalid\"\n{config}"));
     let host = relay.run(&["check"]).await;
-    assert!(host.code == 1 && host.out.contains("`Host: bridge.invalid`") && host.out.contains("-> restart the relay"), "{host:?}");
+    assert!(host.code == 1 && host.out.contains("`Host: bridge.invalid`") && host.out.contains("-> reload the relay"), "{host:?}");
     assert!(host.out.contains("not encrypted") && host.out.contains("does not lead to a relay"), "{host:?}");
 }
 
