@@ -24,7 +24,7 @@ fn echo(question: &str) -> String {
 /// The time that half of these questions took at most; each has its own right answer.
 async fn talk(alice: &Caller, name: &str) -> Duration {
     let mut took = Vec::new();
-    for n in 0..40 {
+    for n in 0..20 {
         let (question, begun) = (format!("{name} {n}"), Instant::now());
         let result = alice.ask("bob", &question).await;
         assert_eq!(result["answer"], echo(&question), "{result}");
@@ -106,7 +106,7 @@ fn attack(relay: &Relay, over: &Arc<AtomicBool>, known: &str) -> JoinSet<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hostile_bot_harms_nobody_else() {
-    let relay = Relay::start("[limits]\nrequests_per_second = 200\nasks_per_minute = 200", &AGENTS).await;
+    let relay = Relay::start("[limits]\nrequests_per_second = 200\nasks_per_minute = 60", &AGENTS).await;
     let alice = relay.caller("alice");
     let _workers = ["bob", "trudy"].map(|name| Worker::start(relay.address.clone(), name, echo));
     for name in ["bob", "trudy"] {
@@ -124,7 +124,8 @@ async fn a_hostile_bot_harms_nobody_else() {
         let (_, body) = relay.get(&format!("/ui/api/search?from=mallory&status={status}")).await;
         serde_json::from_str::<serde_json::Value>(&body).ok()?["total"].as_u64().filter(|total| *total > 0)
     };
-    let limited = async || relay.exchanges().await.into_iter().find(|e| e["from"] == "mallory" && e["status"] == "rate_limited");
+    // Only mallory asks so much. Counted, not listed: a list of all that it sent would be the heaviest attack of all.
+    let limited = async || relay.get("/metrics").await.1.contains(r#"status="rate_limited""#).then_some(());
     until("it runs into its limits", limited).await;
     let under = talk(&alice, "under attack").await;
     let queued = alice.call("ask_agent", json!({"to": "dora", "message": "when you are back", "when_offline": "queue"})).await;
