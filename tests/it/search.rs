@@ -2,7 +2,6 @@
 //! directory and a damaged file all end the same way: it catches up, and nobody who asks notices.
 
 use std::fs;
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -38,9 +37,7 @@ async fn an_exchange_is_found_right_after_its_answer() {
     relay.wait_online("bob", true).await;
     relay.caller("alice").ask("bob", "où est l'étape 数据库迁移?").await;
     for query in ["etape", "%E6%95%B0%E6%8D%AE", "%E8%BF%81", "echo", "from:alice"] {
-        let found =
-            tokio::time::timeout(Duration::from_secs(5), until(query, async || (search(&relay, query).await["total"] == 1).then_some(()))).await;
-        assert!(found.is_ok(), "{query}");
+        until(query, async || (search(&relay, query).await["total"] == 1).then_some(())).await;
     }
     assert_eq!(search(&relay, "agent:bob+-echo").await["total"], 0);
 }

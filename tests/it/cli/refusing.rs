@@ -60,7 +60,7 @@ async fn a_data_directory_in_use_is_refused_after_a_moment_and_the_first_relay_g
     let ran = relay.run(&["--listen", "127.0.0.1:0"]).await;
     let took = started.elapsed();
     refused(&ran, &["bridge.redb", "in use by another process", "--data-dir"]);
-    assert!(took > Duration::from_secs(4) && took < Duration::from_secs(9), "{took:?}");
+    assert!(took > Duration::from_secs(4) && took < Duration::from_secs(40), "{took:?}");
     relay.is_well().await;
     let listed = relay.run(&["agent", "list"]).await;
     assert!(listed.code == 0 && listed.out.contains("alice"), "{listed:?}");
