@@ -14,8 +14,12 @@ use crate::core::effect::Fact;
 use crate::core::ids::{Millis, Seq};
 use crate::store::{StoreError, Written};
 
-/// Refusals alike within this time are one row.
-const WINDOW_MS: u64 = 60_000;
+/// What is alike within this time is one row.
+fn window_ms(kind: Kind) -> u64 {
+    // A command of this machine may borrow a token every few seconds, all day.
+    if kind == Kind::Token { 3_600_000 } else { 60_000 }
+}
+
 /// Callers and rules told apart at once; of further callers it is said that they are many.
 const MAX_WINDOWS: usize = 64;
 const MANY: &str = "many addresses";
@@ -65,11 +69,11 @@ impl Refused {
         }
     }
 
-    /// What is to be written now. `all`: the minutes that are not over too.
+    /// What is to be written now. `all`: of times that are not over too.
     fn take(&mut self, now: Millis, all: bool) -> Vec<Event> {
         let mut due = std::mem::take(&mut self.first);
-        self.windows.retain(|_, window| {
-            if !all && now.since(window.began) < WINDOW_MS {
+        self.windows.retain(|(kind, ..), window| {
+            if !all && now.since(window.began) < window_ms(*kind) {
                 return true;
             }
             if window.count == 0 {
@@ -83,7 +87,7 @@ impl Refused {
     }
 
     fn next(&self) -> Option<Millis> {
-        self.windows.values().map(|w| w.began.plus(WINDOW_MS)).min()
+        self.windows.iter().map(|((kind, ..), w)| w.began.plus(window_ms(*kind))).min()
     }
 }
 
@@ -94,9 +98,9 @@ impl Engine {
         self.write_audit(vec![Event::new(self.now(), kind, who, &address, what)]).await
     }
 
-    /// Notes that somebody was refused by a rule. Returns at once; written soon, the first of its kind, rule, caller and
-    /// address alone, what follows counted by the minute.
-    pub fn audit_refused(&self, kind: Kind, rule: &'static str, who: &str, address: Option<IpAddr>, what: &str) {
+    /// Notes what can come again and again, like a refusal by a rule. Returns at once; written soon, the first of its kind,
+    /// rule, caller and address alone, what follows counted by the minute, or by the hour.
+    pub fn audit_counted(&self, kind: Kind, rule: &'static str, who: &str, address: Option<IpAddr>, what: &str) {
         let address = address.map(|a| a.to_string()).unwrap_or_default();
         let event = Event::new(self.now(), kind, who, &address, what);
         if self.audit.refused.lock().unwrap_or_else(PoisonError::into_inner).add(rule, event) {
@@ -180,6 +184,16 @@ mod tests {
         let rows = refused.take(Millis(10), true);
         assert_eq!(rows.iter().map(|r| u64::from(r.times)).sum::<u64>(), 100_000);
         assert_eq!(rows.len(), MAX_WINDOWS + 4);
+    }
+
+    #[test]
+    fn tokens_that_are_lent_again_and_again_are_counted_by_the_hour() {
+        let mut counted = Refused::default();
+        let lent = |at: u64| Event::new(Millis(at), Kind::Token, "command line as alice", "", "lent");
+        assert!(counted.add("lent", lent(0)) && !counted.add("lent", lent(60_000)) && !counted.add("lent", lent(3_599_000)));
+        assert_eq!(counted.take(Millis(3_599_999), false), [lent(0)]);
+        let rows = counted.take(Millis(3_600_000), false);
+        assert_eq!(rows.iter().map(|r| (r.times, &*r.who)).collect::<Vec<_>>(), [(2, "command line as alice")]);
     }
 
     #[test]

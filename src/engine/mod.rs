@@ -200,16 +200,14 @@ impl Engine {
             return kept(first, done).await;
         }
         // A foreign request takes the same way as an unknown one, so that the time tells nothing.
-        let Some(record) = self.read(move |store| store.record(id)).await? else { return Ok(Replied::Unknown) };
-        let Some(past) = record.past() else { return Ok(Replied::Unknown) };
+        let record = self.read(move |store| store.record(id)).await?;
+        let past = record.filter(|record| *record.asked.to == *from.as_str()).and_then(|record| record.past());
+        let Some(past) = past else { return Ok(Replied::Unknown) };
         let permit = self.store.reserve().await?;
         let mut out = Vec::new();
         let (replied, done) = {
             let mut relay = self.relay();
-            let replied = match first {
-                Replied::Unknown => Replied::Unknown,
-                _ => relay.late(self.now(), from, past, reply, call, &mut out),
-            };
+            let replied = relay.late(self.now(), from, past, reply, call, &mut out);
             (replied, self.carry_after(permit, out))
         };
         kept(replied, done).await

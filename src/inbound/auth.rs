@@ -19,7 +19,7 @@ pub(super) fn agent(engine: &Engine, peer: Peer, path: &'static str, headers: &H
     let token = bearer(headers);
     let found = token.and_then(|token| engine.authenticate(token));
     if found.is_none() {
-        engine.audit_refused(Kind::RefusedAgent, path, "", Some(peer.address), &format!("{path}: {}", offered(token)));
+        engine.audit_counted(Kind::RefusedAgent, path, "", Some(peer.address), &format!("{path}: {}", offered(token)));
     }
     found
 }
@@ -72,7 +72,7 @@ pub(super) fn visitor(engine: &Engine, tries: &Throttle, peer: Peer, headers: &H
 /// What a token opens, if one from there is looked at; a wrong one is counted and put on record, unless all is open anyway.
 pub(super) fn look<T>(engine: &Engine, tries: &Throttle, peer: Peer, token: &str, open_by: impl Fn(&str) -> Option<T>) -> Result<T, NoEntry> {
     let (now, guarded) = (engine.now(), !engine.config().ui.open);
-    let note = |rule, what: &str| engine.audit_refused(Kind::RefusedLogin, rule, "", Some(peer.address), what);
+    let note = |rule, what: &str| engine.audit_counted(Kind::RefusedLogin, rule, "", Some(peer.address), what);
     if let Err(seconds) = tries.may_try(now, peer.address).or_else(|seconds| if guarded { Err(seconds) } else { Ok(()) }) {
         note("wrong tokens of one address", "too many wrong tokens: none is looked at for a while");
         return Err(NoEntry::Later(seconds));
@@ -125,7 +125,7 @@ pub(super) fn later(seconds: u64) -> Response<Body> {
 /// Puts on record that nothing was offered where a token is needed; a wrong one stands there already.
 pub(super) fn note_stranger(engine: &Engine, peer: Peer, path: &str, headers: &HeaderMap) {
     if bearer(headers).is_none() {
-        engine.audit_refused(Kind::RefusedLogin, "no token", "", Some(peer.address), &format!("{path}: {}", offered(None)));
+        engine.audit_counted(Kind::RefusedLogin, "no token", "", Some(peer.address), &format!("{path}: {}", offered(None)));
     }
 }
 

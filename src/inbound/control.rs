@@ -85,13 +85,22 @@ async fn converse(stream: UnixStream, engine: &Arc<Engine>, bound: SocketAddr) {
 
 /// Carries out one command; also what the command line calls when no relay is running.
 pub async fn obey(engine: &Arc<Engine>, command: Command, bound: SocketAddr) -> Answer {
-    let changes = changed_token(&command);
+    let (changes, borrower) = (changed_token(&command), borrower(&command));
     let answer = carry_out(engine, command, bound).await;
     if let Some(what) = changes.filter(|_| !matches!(answer, Answer::Failed(_))) {
-        // It has happened; the answer says nothing else because the note of it waits for the disk.
-        let _ = engine.audit(Kind::Token, COMMAND, None, &what).await;
+        match borrower {
+            Some(who) => engine.audit_counted(Kind::Token, "lent", &who, None, &what),
+            // It has happened; the answer says nothing else because the note of it waits for the disk.
+            None => drop(engine.audit(Kind::Token, COMMAND, None, &what).await),
+        }
     }
     answer
+}
+
+/// Who takes a token for one command, as scripts do all day.
+fn borrower(command: &Command) -> Option<String> {
+    let Command::Lend { name } = command else { return None };
+    Some(format!("{COMMAND} as {name}"))
 }
 
 /// What the security log says of a command that changes who may do what.

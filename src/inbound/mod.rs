@@ -43,7 +43,7 @@ pub(crate) fn error(status: StatusCode, message: &str) -> Response<Body> {
 
 /// Puts on record that a door did not take something, by which rule. Counted together with what is alike.
 fn refused(engine: &Engine, rule: &'static str, who: &str, address: IpAddr, what: &str) {
-    engine.audit_refused(Kind::RefusedRequest, rule, who, Some(address.to_canonical()), what);
+    engine.audit_counted(Kind::RefusedRequest, rule, who, Some(address.to_canonical()), what);
 }
 
 /// `allowed`: what the address does take.

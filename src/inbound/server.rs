@@ -83,7 +83,7 @@ pub async fn serve(listener: TcpListener, engine: Arc<Engine>, stop: Cancellatio
 async fn accept(listener: &TcpListener, places: &Arc<Semaphore>, engine: &Engine) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     if places.available_permits() == 0 {
         let what = format!("max_connections = {} is reached; who comes now waits until one ends", engine.config().doors.max_connections);
-        engine.audit_refused(Kind::RefusedRequest, "max_connections", "", None, &what);
+        engine.audit_counted(Kind::RefusedRequest, "max_connections", "", None, &what);
     }
     let place = places.clone().acquire_owned().await.ok()?;
     match listener.accept().await {

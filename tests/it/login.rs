@@ -4,7 +4,7 @@
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::Value;
 
-use crate::rig::{OWNER, Ran, Relay, http, soon, text, token, until};
+use crate::rig::{OWNER, Ran, Relay, http, http_unled, soon, text, token, until};
 
 /// A browser without scripts: it keeps its cookies and follows nothing by itself.
 struct Browser {
@@ -15,8 +15,7 @@ struct Browser {
 
 impl Browser {
     fn new(relay: &Relay) -> Self {
-        let client = reqwest::Client::builder().no_proxy().tls_certs_only(std::iter::empty()).redirect(reqwest::redirect::Policy::none());
-        Self { url: relay.url(), client: client.build().unwrap(), cookie: String::new() }
+        Self { url: relay.url(), client: http_unled(), cookie: String::new() }
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -111,13 +110,8 @@ async fn a_session_outlives_restarts_and_ends_with_its_logout() {
     assert!(one.is_in().await && other.is_in().await && one.cookie != other.cookie);
     let cookies = [one.cookie.clone(), other.cookie.clone()];
     for stop in ["kill", "stop"] {
-        if stop == "kill" {
-            relay.kill().await
-        } else {
-            let _ = relay.stop().await;
-        }
         // Browsers know a relay by its port, which is another one here.
-        relay.up().await;
+        relay.again_after(stop).await;
         let here = |cookie: &str| format!("hb_session_{}={}", relay.host().rsplit(':').next().unwrap(), cookie.split_once('=').unwrap().1);
         for cookie in &cookies {
             let browser = Browser { cookie: here(cookie), ..Browser::new(&relay) };

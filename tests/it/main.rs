@@ -11,6 +11,7 @@ mod conversations;
 mod crash;
 mod erasing;
 mod exports;
+mod fuzz;
 mod half_open;
 mod hostile;
 mod hostile_bot;

@@ -3,13 +3,12 @@
 
 use serde_json::{Value, json};
 
-use crate::rig::{OWNER, Relay, http, soon, text, until};
+use crate::rig::{OWNER, Relay, http, http_unled, soon, text, until};
 
 /// Sends a form as the owner's script would: status and where it leads.
 async fn act(relay: &Relay, what: &str, token: &str, fields: &[(&str, &str)]) -> (u16, String) {
     let body = reqwest::Url::parse_with_params("http://x/", fields).unwrap().query().unwrap_or_default().to_owned();
-    let client = reqwest::Client::builder().no_proxy().tls_certs_only(std::iter::empty()).redirect(reqwest::redirect::Policy::none());
-    let request = client.build().unwrap().post(format!("{}/ui/act/{what}", relay.url())).bearer_auth(token).body(body);
+    let request = http_unled().post(format!("{}/ui/act/{what}", relay.url())).bearer_auth(token).body(body);
     let answer = soon(what, request.send()).await.unwrap();
     let to = answer.headers().get("location").map(|v| v.to_str().unwrap().to_owned()).unwrap_or_default();
     (answer.status().as_u16(), to)
@@ -86,12 +85,7 @@ async fn a_pause_holds_across_restarts_until_a_person_resumes() {
         assert_eq!(act(&relay, "pause", OWNER, wrong).await.0, 409, "{wrong:?}");
     }
     for stop in ["kill", "stop"] {
-        if stop == "kill" {
-            relay.kill().await
-        } else {
-            let _ = relay.stop().await;
-        }
-        relay.up().await;
+        relay.again_after(stop).await;
         for (from, to, what) in [("alice", "bob", "bob"), ("bob", "carol", "bob"), ("carol", "alice", "alice and carol")] {
             let refused = relay.caller(from).ask(to, "hello?").await;
             assert_eq!(text(&refused, "error"), "not_allowed", "{refused}");

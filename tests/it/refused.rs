@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::rig::raw::{close_code, frame, upgraded};
-use crate::rig::{Bot, OWNER, Relay, http, soon, text, token, until};
+use crate::rig::{Bot, OWNER, Relay, http, http_unled, soon, text, token, until};
 
 /// The newest entries of a kind, once the relay takes a connection for it.
 async fn entries(relay: &Relay, kind: &str) -> Vec<Value> {
@@ -96,7 +96,7 @@ async fn what_the_pages_doors_refuse_is_on_record() {
     assert_eq!(soon("act", acted.send()).await.unwrap().status(), 403);
     noted(&relay, "refused_request", "viewer claire", "for the owner only: /ui/act/pause").await;
     assert_eq!(soon("metrics", http().get(at("/metrics")).bearer_auth(viewer).send()).await.unwrap().status(), 401);
-    let login = reqwest::Client::builder().no_proxy().tls_certs_only(std::iter::empty()).redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let login = http_unled();
     let answer = soon("login", login.post(at("/ui/login")).body(format!("token={OWNER}")).send()).await.unwrap();
     let cookie = answer.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
     let forged = login.post(at("/ui/settings")).header("cookie", cookie).body("hb_theme=dark");

@@ -86,6 +86,18 @@ impl Connection {
         Ok((status, self.whole_body(response.into_body()).await?))
     }
 
+    /// Comes back for a stream that was cut: the body of the answer, whatever it says.
+    pub(super) async fn take_up(&mut self, event_id: &str) -> Result<Vec<u8>, String> {
+        let request = Request::get("/mcp")
+            .header(header::HOST, &self.host)
+            .header(header::AUTHORIZATION, &self.authorization)
+            .header("last-event-id", event_id)
+            .body(Full::default())
+            .map_err(|e| format!("GET /mcp: {e}"))?;
+        let response = self.send(request).await?;
+        self.whole_body(response.into_body()).await
+    }
+
     async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, String> {
         let sender = &mut self.sender;
         let exchange = async move {

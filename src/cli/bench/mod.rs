@@ -2,7 +2,8 @@
 //!
 //! Owns the flags and the ways out; the parts are `plan` (what runs in which order), `server` (children), `floor`
 //! (the echo they are compared with), `client`, `bot` and `load` (the callers), `script` and `check` (what
-//! is said), `history`, `past`, `upkeep` and `steady` (a relay with much on record) and `report` and `table` (what is printed).
+//! is said), `history`, `past`, `upkeep` and `steady` (a relay with much on record), `trust` (what ids, tokens and limits
+//! cost and tell) and `report` and `table` (what is printed).
 //! Never judges its figures: the exit code says whether it ran.
 
 mod bot;
@@ -26,6 +27,7 @@ mod sse;
 mod stats;
 mod steady;
 mod table;
+mod trust;
 mod upkeep;
 
 use bot::ReplyBy;
@@ -151,6 +153,8 @@ enum Part {
     History,
     /// A long history backed up, put back, cut by retention and compacted while it answers (only when it is named)
     Upkeep,
+    /// Foreign ids beside unknown ones, wrong tokens, and what the limits cost (only when it is named)
+    Trust,
 }
 
 fn count(most: i64) -> clap::builder::RangedI64ValueParser<u32> {

@@ -11,6 +11,7 @@ use super::proc::{self, Machine};
 use super::report::{AskLevel, Beside, Lists, Report, Settings};
 use super::scratch::Scratch;
 use super::server::{Endpoint, Kind, LIMITS, Launcher, Server};
+use super::trust;
 use super::upkeep;
 use super::{BenchArgs, Part, ReplyBy, progress};
 use std::time::Duration;
@@ -72,6 +73,7 @@ pub(super) async fn run(args: BenchArgs) -> Result<Report, String> {
         idle_bots: None,
         history: None,
         upkeep: None,
+        trust: None,
     };
     for part in &plan.parts {
         match part {
@@ -80,6 +82,9 @@ pub(super) async fn run(args: BenchArgs) -> Result<Report, String> {
             Part::List => report.list_agents = Some(plan.lists(&launcher).await?),
             Part::Idle => report.idle_bots = Some(plan.idle(&launcher).await?),
             Part::Upkeep => report.upkeep = Some(upkeep::measure(&launcher, u64::from(args.exchanges)).await?),
+            Part::Trust => {
+                report.trust = Some(trust::measure(&launcher, plan.bytes, if args.quick { 200 } else { 1_000 }, plan.rounds, plan.window).await?)
+            }
             Part::History => report.history = Some(history::measure(&launcher, u64::from(args.exchanges)).await?),
         }
     }

@@ -9,6 +9,7 @@ use super::load::Figures;
 use super::proc::Machine;
 use super::server::Kind;
 use super::stats::{median, ratio};
+use super::trust::Trust;
 use super::upkeep::Upkeep;
 use serde::Serialize;
 
@@ -25,6 +26,8 @@ pub(super) struct Report {
     pub history: Option<History>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upkeep: Option<Upkeep>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trust: Option<Trust>,
 }
 
 #[derive(Serialize)]
@@ -110,7 +113,7 @@ impl Lists {
     }
 }
 
-fn medians(rounds: &[Figures]) -> Figures {
+pub(super) fn medians(rounds: &[Figures]) -> Figures {
     let of = |get: fn(&Figures) -> f64| median(rounds.iter().map(get)).unwrap_or(0.0);
     let maybe = |get: fn(&Figures) -> Option<f64>| median(rounds.iter().filter_map(get));
     Figures {
@@ -125,7 +128,7 @@ fn medians(rounds: &[Figures]) -> Figures {
     }
 }
 
-fn ratios(relay: &Option<Vec<Figures>>, floor: &Option<Vec<Figures>>) -> Option<Ratios> {
+pub(super) fn ratios(relay: &Option<Vec<Figures>>, floor: &Option<Vec<Figures>>) -> Option<Ratios> {
     let (relay, floor) = (relay.as_ref()?, floor.as_ref()?);
     let of = |get: fn(&Figures) -> f64| {
         let each = relay.iter().zip(floor);

@@ -8,6 +8,7 @@ use super::load::Figures;
 use super::proc::{Machine, Memory};
 use super::report::{Beside, Lists, Ratios, Report, Settings};
 use super::steady::Steady;
+use super::trust::{LimitsCost, SameTime, Trust};
 use super::upkeep::Upkeep;
 use std::fmt::Write as _;
 
@@ -28,7 +29,7 @@ impl Report {
             let Lists { connections, agents, .. } = lists;
             writeln!(out, "\nlist_agents: {agents} agents, {connections} connections")?;
             out.push_str(HEAD);
-            figures(out, *connections, &lists.median)?;
+            figures(out, *connections, lists.median.named())?;
             compared(out, "relay/floor", &lists.relay_to_floor)?;
         }
         if let Some(bots) = &self.idle_bots {
@@ -38,7 +39,8 @@ impl Report {
             starts(out, start)?;
         }
         self.history.as_ref().map_or(Ok(()), |one| history(out, one))?;
-        self.upkeep.as_ref().map_or(Ok(()), |one| upkeep(out, one))
+        self.upkeep.as_ref().map_or(Ok(()), |one| upkeep(out, one))?;
+        self.trust.as_ref().map_or(Ok(()), |one| trust(out, one))
     }
 
     fn asks(&self, out: &mut String) -> std::fmt::Result {
@@ -53,7 +55,7 @@ impl Report {
             if n > 0 {
                 out.push('\n');
             }
-            figures(out, level.askers, &level.median)?;
+            figures(out, level.askers, level.median.named())?;
             compared(out, "relay/durable floor", &level.relay_to_durable_floor)?;
         }
         Ok(())
@@ -134,13 +136,27 @@ fn upkeep(out: &mut String, upkeep: &Upkeep) -> std::fmt::Result {
     Ok(())
 }
 
+fn trust(out: &mut String, trust: &Trust) -> std::fmt::Result {
+    writeln!(out, "\nIn turn, medians of {} each     another's us   nobody's us    ratio", trust.pairs)?;
+    for SameTime { what, foreign_us, unknown_us, ratio } in &trust.same_time {
+        writeln!(out, "  {what:<28} {foreign_us:>12.1} {unknown_us:>13.1} {ratio:>8.3}")?;
+    }
+    out.push_str("  a wrong token: wrong at its end, wrong at its beginning\n");
+    let LimitsCost { askers, on, out_of_reach, ratios, cpu_ratio } = &trust.limits;
+    writeln!(out, "\nWhat the limits cost")?;
+    out.push_str(HEAD);
+    figures(out, *askers, [("limits as they come", on), ("out of reach", out_of_reach)])?;
+    compared(out, "as they come/out of", ratios)?;
+    writeln!(out, "           CPU ms each, ratio  {}", cell(*cpu_ratio, 10, 2))
+}
+
 fn memory(memory: &Memory) -> String {
     let Memory { rss_mb, own_mb, peak_mb } = memory;
     format!("{} MB resident, {} of them its own, {} at the most", cell(*rss_mb, 0, 0), cell(*own_mb, 0, 0), cell(*peak_mb, 0, 0))
 }
 
-fn figures(out: &mut String, at_once: usize, servers: &Beside<Figures>) -> std::fmt::Result {
-    for (name, one) in servers.named() {
+fn figures<'a>(out: &mut String, at_once: usize, servers: impl IntoIterator<Item = (&'static str, &'a Figures)>) -> std::fmt::Result {
+    for (name, one) in servers {
         let Figures { per_second, p50_ms, p90_ms, p99_ms, max_ms, .. } = one;
         write!(out, "{at_once:>9}  {name:<19} {per_second:>10.0} {p50_ms:>8.2} {p90_ms:>8.2} {p99_ms:>8.2} {max_ms:>8.1}")?;
         writeln!(out, " {} {}", cell(one.server_cpu_ms_per_call, 12, 4), cell(one.server_rss_mb, 8, 1))?;

@@ -93,7 +93,8 @@ async fn stop_signal() {
 }
 
 fn write_config(directory: &Path) -> Result<Vec<(&'static str, Secret)>, String> {
-    let mut text = "data_dir = \"data\"\n".to_owned();
+    // They talk by a script, for as long as somebody looks: two of them ask each other more often than bots in a loop may.
+    let mut text = "data_dir = \"data\"\n[limits]\nmax_asks_per_pair_per_hour = 100000\n".to_owned();
     let mut tokens = Vec::new();
     for bot in BOTS {
         let token = Secret::mint().map_err(|e| format!("no random bytes: {e}"))?;
@@ -195,6 +196,17 @@ impl Drop for Throwaway {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_demo_that_runs_for_days_is_no_loop() {
+        let directory = Throwaway::new().unwrap();
+        write_config(&directory.0).unwrap();
+        let config = config::load(&Flags { config: Some(directory.0.join("bridge.toml")), ..Flags::default() }, &|_| None).unwrap();
+        let turns = SCRIPTS.iter().map(|s| s.turns.len()).max().unwrap_or_default();
+        // Every second a script, each time of the same two.
+        assert!(config.limits.max_asks_per_pair_per_hour as usize > 3_600 * turns);
+        assert!(config.limits.max_turns_per_conversation as usize > turns);
+    }
 
     #[test]
     fn a_question_of_a_script_gets_its_answer_and_any_other_is_repeated() {

@@ -154,12 +154,7 @@ pub(super) fn step_in(view: &View, records: &[Record]) -> Markup {
             @if let Some(last) = stopped {
                 section class="step-in" {
                     h2 { (words.k_loop) }
-                    form class="act" action="/ui/act/clear" method="post" {
-                        (form_token(view))
-                        input type="hidden" name="id" value=(last.asked.id);
-                        p { (words.a_clear_why) }
-                        button type="submit" class="main" { (words.a_clear) }
-                    }
+                    (form_about(view, "clear", last.asked.id, &html! { p { (words.a_clear_why) } }, ("main", words.a_clear)))
                 }
             }
             @if let Some(last) = own {
@@ -186,17 +181,20 @@ fn open_exchange(view: &View, record: &Record) -> Markup {
         details class="step-in" {
             summary { (fill(words.a_step_in, &[("from", from), ("to", to)])) }
             p dir="auto" class="begun" { "“" (begun) "”" }
-            form class="act" action="/ui/act/answer" method="post" {
-                (form_token(view))
-                input type="hidden" name="id" value=(record.asked.id);
-                (message(&fill(words.a_answer_as, &[("to", to)]), "answer"))
-                button type="submit" class="main" { (words.a_answer) }
-            }
-            form class="act" action="/ui/act/cancel" method="post" {
-                (form_token(view))
-                input type="hidden" name="id" value=(record.asked.id);
-                button type="submit" class="plain danger" { (words.a_cancel) }
-            }
+            (form_about(view, "answer", record.asked.id, &message(&fill(words.a_answer_as, &[("to", to)]), "answer"), ("main", words.a_answer)))
+            (form_about(view, "cancel", record.asked.id, &html! {}, ("plain danger", words.a_cancel)))
+        }
+    }
+}
+
+/// What can be done about one exchange: the last part of the form's address, what it asks for, the button's looks and word.
+fn form_about(view: &View, what: &str, id: RequestId, inside: &Markup, (class, word): (&str, &str)) -> Markup {
+    html! {
+        form class="act" action={ "/ui/act/" (what) } method="post" {
+            (form_token(view))
+            input type="hidden" name="id" value=(id);
+            (inside)
+            button type="submit" class=(class) { (word) }
         }
     }
 }

@@ -62,7 +62,7 @@ impl Ask {
 
 pub(super) async fn log_in(form: Form, headers: warp::http::HeaderMap, gate: Arc<Gate>) -> Response {
     let (engine, peer) = (form.ask.engine.clone(), form.ask.peer);
-    let note = |rule, what: &str| engine.audit_refused(Kind::RefusedLogin, rule, "", Some(peer.address), what);
+    let note = |rule, what: &str| engine.audit_counted(Kind::RefusedLogin, rule, "", Some(peer.address), what);
     // The page that comes again must lead to the same place.
     let ask = Ask { pairs: vec![("back".to_owned(), form.value("back").to_owned())], ..form.ask.clone() };
     if let Err(seconds) = gate.tries.may_try(engine.now(), peer.address) {

@@ -1,52 +1,15 @@
 //! Nothing that is typed is an error, a panic or slow.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 
 use super::super::highlight::Highlighter;
 use super::*;
 
-const PIECES: [&str; 40] = [
-    "(",
-    ")",
-    "((((((((",
-    "\"",
-    "'",
-    "field:",
-    "from:",
-    "before:",
-    "after:9999-99-99",
-    "slower:1e999s",
-    "status:",
-    ":",
-    "::",
-    "-",
-    "--",
-    "-\"",
-    "*",
-    "**",
-    "NOT ",
-    "AND",
-    "a OR",
-    "\\",
-    "\0",
-    "\u{202e}",
-    "\u{200b}",
-    "\u{feff}",
-    "🚀",
-    "👩\u{200d}💻",
-    "e\u{301}\u{301}\u{301}",
-    "\u{3099}",
-    "ﾞ",
-    "数据库",
-    "ﷺ",
-    "\r\n",
-    "\u{7f}",
-    "[a TO b]",
-    "/re.*/",
-    "~1",
-    "^2",
-    "conversation:ffffffff",
-];
+/// What the fuzz target `tests/it/fuzz.rs` is made of too.
+static PIECES: LazyLock<Vec<String>> =
+    LazyLock::new(|| serde_json::from_str(include_str!("../../../tests/corpus/query/pieces.cases")).unwrap_or_default());
 
 struct Rng(u64);
 
@@ -63,7 +26,7 @@ fn hostile(n: usize, rng: &mut Rng) -> String {
         1 => (0..10_000).map(|_| char::from(32 + rng.below(95) as u8)).collect(),
         2 => (0..rng.below(300)).filter_map(|_| char::from_u32(rng.below(0x11_0000) as u32)).collect(),
         3 => (0..rng.below(300)).filter_map(|_| char::from_u32(rng.below(0x300) as u32)).collect(),
-        _ => (0..rng.below(40)).map(|_| PIECES[rng.below(PIECES.len())]).collect::<Vec<_>>().join(if n % 8 < 6 { "" } else { " " }),
+        _ => (0..rng.below(40)).map(|_| &*PIECES[rng.below(PIECES.len())]).collect::<Vec<_>>().join(if n % 8 < 6 { "" } else { " " }),
     }
 }
 

@@ -38,6 +38,11 @@ pub fn http() -> reqwest::Client {
     reqwest::Client::builder().no_proxy().tls_certs_only(std::iter::empty()).build().unwrap()
 }
 
+/// The same that stays where it is when it is led elsewhere.
+pub fn http_unled() -> reqwest::Client {
+    reqwest::Client::builder().no_proxy().tls_certs_only(std::iter::empty()).redirect(reqwest::redirect::Policy::none()).build().unwrap()
+}
+
 impl Caller {
     pub fn new(address: Address, token: &str) -> Self {
         Self { http: http(), address, token: token.to_owned() }

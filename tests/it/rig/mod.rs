@@ -12,7 +12,7 @@ mod worker;
 use std::time::{Duration, Instant};
 
 pub use bot::Bot;
-pub use caller::{Caller, cut_at, event_id, http, tool_result};
+pub use caller::{Caller, cut_at, event_id, http, http_unled, tool_result};
 pub use collector::{Answer, Collector, attribute};
 pub use disk::Disk;
 pub use relay::{Address, OWNER, Ran, Relay, token};

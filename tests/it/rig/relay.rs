@@ -196,6 +196,15 @@ impl Relay {
         (status.code(), started.elapsed())
     }
 
+    /// Ends, by "kill" or "stop", and runs again.
+    pub async fn again_after(&mut self, end: &str) {
+        match end {
+            "kill" => self.kill().await,
+            _ => drop(self.stop().await),
+        }
+        self.up().await;
+    }
+
     /// Resident memory in KiB.
     pub fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid().as_raw_nonzero())).unwrap();
