@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::Engine;
 use super::waiters::{Ended, Waiting};
+use super::{Engine, hush};
 use crate::core::effect::{Ask, Place};
 use crate::core::exchange::{Asked, Phase, Record, WhenOffline};
 use crate::core::ids::{AgentName, ConversationId, Millis, RequestId};
@@ -124,7 +124,8 @@ impl Engine {
 
     /// Has a question judged and, if it begins, recorded and on its way.
     pub async fn begin(self: &Arc<Self>, from: &AgentName, request: AskRequest) -> Result<Begun, StoreError> {
-        let deadline = Instant::now() + self.config().ask_max_wait;
+        let begun = Instant::now();
+        let deadline = begun + self.config().ask_max_wait;
         let ask = self.prepare(from, request).await?;
         let (id, to) = (ask.id, ask.to.clone());
         let conversation = ask.conversation.between(&ask.from, &ask.to).unwrap_or_else(|| ask.conversation.fresh());
@@ -144,6 +145,9 @@ impl Engine {
             return Ok(Begun::Going(going));
         }
         let durable = done.await == Ok(Written::Durable);
+        if matches!(verdict, Verdict::Refused(Refusal::UnknownConversation { .. })) {
+            hush(begun).await;
+        }
         Ok(Begun::Done(match verdict {
             Verdict::Queued { position, expires } if durable => {
                 self.excuse(id);
@@ -210,9 +214,12 @@ impl Engine {
 
     /// Takes up the waiting of an asker whose stream was cut. `None`: it has asked no such thing.
     pub async fn resume(self: &Arc<Self>, from: &AgentName, id: RequestId) -> Result<Option<Going>, StoreError> {
-        let waiting = self.waiters.wait(id);
+        let (begun, waiting) = (Instant::now(), self.waiters.wait(id));
         let record = self.read(move |store| store.record(id)).await?;
-        let Some(Record { asked, .. }) = record.filter(|r| r.asked.from == *from && self.is_kept(r)) else { return Ok(None) };
+        let Some(Record { asked, .. }) = record.filter(|r| r.asked.from == *from && self.is_kept(r)) else {
+            hush(begun).await;
+            return Ok(None);
+        };
         let deadline = Instant::now() + self.config().ask_max_wait;
         let (conversation, to) = (asked.conversation, asked.to.clone());
         Ok(Some(Going { id, conversation, to, from: from.clone(), waiting, recorded: None, deadline, again: true }))
@@ -255,9 +262,12 @@ impl Engine {
 
     /// The outcome of an exchange for one of its two parties, waiting for it at most `patience`.
     pub async fn get_answer(self: &Arc<Self>, from: &AgentName, id: RequestId, patience: Duration) -> Result<AnswerReport, StoreError> {
-        let deadline = Instant::now() + patience.min(self.config().ask_max_wait);
-        let waiting = self.waiters.wait(id);
-        self.answer_of(from, id, waiting, deadline).await
+        let (begun, waiting) = (Instant::now(), self.waiters.wait(id));
+        let report = self.answer_of(from, id, waiting, begun + patience.min(self.config().ask_max_wait)).await?;
+        if matches!(report, AnswerReport::Unknown) {
+            hush(begun).await;
+        }
+        Ok(report)
     }
 
     /// `waiting` is in place before anything is looked at: an exchange that ends in between is heard of in one way or the

@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::{Notify, oneshot, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -59,6 +60,9 @@ use crate::core::relay::Relay;
 use crate::core::replies::{Replied, Reply};
 use crate::store::{Permit, Store, Written};
 
+/// No bot hears sooner that something is unknown to it. What is another's takes longer to find than what is nobody's, more so if it
+/// is long; the time must not tell which it was.
+const UNKNOWN_AFTER: std::time::Duration = std::time::Duration::from_millis(10);
 /// How long a stop waits for what follows the log.
 const LAST_TURN: std::time::Duration = std::time::Duration::from_secs(2);
 
@@ -189,6 +193,15 @@ impl Engine {
 
     /// A reply to a question that `from` was asked. `call`: the id under which the bot may send this again.
     pub async fn reply(self: &Arc<Self>, from: &AgentName, id: RequestId, reply: Reply, call: Option<Arc<str>>) -> Result<Replied, StoreError> {
+        let begun = Instant::now();
+        let replied = self.take_reply(from, id, reply, call).await?;
+        if replied == Replied::Unknown {
+            hush(begun).await;
+        }
+        Ok(replied)
+    }
+
+    async fn take_reply(self: &Arc<Self>, from: &AgentName, id: RequestId, reply: Reply, call: Option<Arc<str>>) -> Result<Replied, StoreError> {
         let permit = self.store.reserve().await?;
         let mut out = Vec::new();
         let (first, done) = {
@@ -199,7 +212,7 @@ impl Engine {
         if !matches!(first, Replied::AskHistory | Replied::Unknown) {
             return kept(first, done).await;
         }
-        // A foreign request takes the same way as an unknown one, so that the time tells nothing.
+        // A foreign request takes the same way as an unknown one.
         let record = self.read(move |store| store.record(id)).await?;
         let past = record.filter(|record| *record.asked.to == *from.as_str()).and_then(|record| record.past());
         let Some(past) = past else { return Ok(Replied::Unknown) };
@@ -294,6 +307,10 @@ impl Engine {
         });
         done
     }
+}
+
+async fn hush(begun: Instant) {
+    tokio::time::sleep_until(begun + UNKNOWN_AFTER).await;
 }
 
 /// An answer is acknowledged when it is on disk, or in the memory of what is written when the disk recovers; not when the

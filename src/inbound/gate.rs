@@ -109,7 +109,7 @@ impl<K: Eq + Hash + Clone> Shares<K> {
     }
 
     #[cfg(test)]
-    fn holders(&self) -> usize {
+    pub(super) fn holders(&self) -> usize {
         lock(&self.0).len()
     }
 }

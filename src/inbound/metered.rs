@@ -75,3 +75,45 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
         Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::io::AsyncReadExt;
+
+    use super::super::gate::Shares;
+    use super::*;
+
+    #[tokio::test]
+    async fn parts_of_a_message_stay_counted_whatever_stands_between_them() {
+        let shares = Arc::<Shares<AgentName>>::default();
+        let name = AgentName::parse("a").unwrap();
+        let mut other = shares.share(name.clone());
+        let mut stream = Metered::new(tokio::io::repeat(0), shares.share(name));
+        let mut part = vec![0; 1_000_000];
+        for _ in 0..30 {
+            stream.read_exact(&mut part).await.unwrap();
+            let mut ping = [0; CONTROL_HEAD + 100];
+            stream.read_exact(&mut ping).await.unwrap();
+            stream.control(100);
+        }
+        let counted = 30_000_000 - SMALL;
+        assert!(other.hold(MAX_HALF_SENT - counted + 1, MAX_HALF_SENT, OF_AGENT).is_err());
+        assert!(other.hold(MAX_HALF_SENT - counted, MAX_HALF_SENT, OF_AGENT).is_ok());
+        stream.read_exact(&mut part[..1]).await.unwrap();
+        assert!(stream.over.is_some() && stream.read_exact(&mut part).await.is_err(), "one byte more is too many");
+    }
+
+    #[tokio::test]
+    async fn whole_messages_are_forgotten_and_small_ones_never_counted() {
+        let shares = Arc::<Shares<AgentName>>::default();
+        let mut stream = Metered::new(tokio::io::repeat(0), shares.share(AgentName::parse("a").unwrap()));
+        for size in [10, SMALL, 4_000_000].repeat(50) {
+            stream.read_exact(&mut vec![0; size]).await.unwrap();
+            assert_eq!(shares.holders(), usize::from(size > SMALL));
+            stream.whole();
+            assert_eq!(shares.holders(), 0);
+        }
+    }
+}

@@ -1,6 +1,8 @@
 //! Who may reach whom and how much one caller may take: what is not a bot's own reads as unknown, whom it may not ask it does
 //! not see, and every limit of the doors says its name and when to come back.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -35,6 +37,15 @@ async fn what_belongs_to_others_reads_as_unknown_before_and_after_its_end() {
             let (foreign, unknown) = both(&mallory, tool, &request, more).await;
             assert_eq!(foreign, unknown);
             assert!(foreign.contains("unknown_request") && !foreign.contains("secret"), "{foreign}");
+        }
+        // What is another's is found later than what is nobody's is not: both are told when neither can be on its way still.
+        for (tool, more) in [("reply", json!({"answer": "stolen"})), ("get_answer", json!({"wait_seconds": 0}))] {
+            for id in [request.as_str(), GUESS] {
+                let (mut arguments, begun) = (more.clone(), Instant::now());
+                arguments["request_id"] = id.into();
+                mallory.call(tool, arguments).await;
+                assert!(begun.elapsed() >= Duration::from_millis(10), "{tool}: {:?}", begun.elapsed());
+            }
         }
         let resumed = (mallory.resume(&format!("{request}.37")).await, mallory.resume(&format!("{GUESS}.37")).await);
         assert_eq!(resumed.0, resumed.1);
@@ -139,7 +150,7 @@ async fn who_sends_too_much_is_told_the_limit_and_when_to_come_back_and_others_a
             }
             other => panic!("a second socket: {:?}", other.map(|b| b.name)),
         }
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
     };
     assert!(second.contains("max_connections_per_agent = 1"), "{second}");
 }
