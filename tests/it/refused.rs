@@ -235,12 +235,13 @@ async fn what_stays_half_sent_is_refused_in_time_and_put_on_record() {
     }
     let stop = tokio_util::sync::CancellationToken::new();
     let serving = tokio::spawn(hermes_bridge::inbound::serve(listener, engine.clone(), stop.clone()));
-    let mut told = Vec::new();
+    let (mut told, begun) = (Vec::new(), tokio::time::Instant::now());
     for mut stream in half {
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer).await;
         told.push(String::from_utf8_lossy(&answer).into_owned());
     }
+    assert!(begun.elapsed() < Duration::from_secs(600), "{:?}", begun.elapsed());
     assert!(told[1].starts_with("HTTP/1.1 408") && told[2].starts_with("HTTP/1.1 408"), "{told:?}");
     let log = until("three rows", async || {
         let log = engine.audit_log(None, Some(Kind::RefusedRequest), 10).await.unwrap();
