@@ -69,7 +69,11 @@ pub(super) async fn measure(launcher: &Launcher, exchanges: u64) -> Result<Upkee
     let server = place.start("").await?;
     until_indexed(&server, exchanges).await?;
     progress("nothing but asks");
-    let (_, quiet) = steady::during(&server.endpoint, async { Ok(tokio::time::sleep(QUIET).await) }).await?;
+    let pause = async {
+        tokio::time::sleep(QUIET).await;
+        Ok(())
+    };
+    let (_, quiet) = steady::during(&server.endpoint, pause).await?;
     let store_mb = place.file_mb();
     let backup = place.back_up(server).await?;
     let retention = place.remove(exchanges).await?;
