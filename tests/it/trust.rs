@@ -182,7 +182,7 @@ async fn one_address_opens_so_many_connections_and_searches_so_often() {
 
 #[tokio::test]
 async fn who_lets_question_after_question_time_out_is_asked_nothing_for_a_while() {
-    let keys = "ask_timeout_ms = 1500\n[limits]\nmax_timeouts_in_a_row = 2\nsilent_rest_ms = 300";
+    let keys = "ask_timeout_ms = 1500\n[limits]\nmax_timeouts_in_a_row = 2\nsilent_rest_ms = 600000";
     let relay = Relay::start(keys, &["alice", "bob"]).await;
     let (alice, mut bob) = (relay.caller("alice"), relay.bot("bob").await);
     for n in 0..2 {
