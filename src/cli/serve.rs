@@ -1,5 +1,6 @@
 //! `serve`: everything is started in order, and stopped in the reversed order, on this one screen.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -218,7 +219,9 @@ fn start_logging(format: LogFormat) {
         super::complain(&format!("RUST_LOG is not understood ({e}) and not followed"));
         LOG_FILTER.into()
     });
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    // Colours are for eyes: a file, a pipe or a container's log gets none.
+    let colours = std::io::stderr().is_terminal() && crate::config::process_env("NO_COLOR").is_none();
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).with_ansi(colours);
     match format {
         LogFormat::Text => builder.init(),
         LogFormat::Json => builder.json().flatten_event(true).init(),

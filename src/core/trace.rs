@@ -12,13 +12,15 @@ use super::ids::{ConversationId, RequestId};
 /// 32 lower-case hexadecimal digits.
 #[must_use]
 pub fn trace_id(conversation: ConversationId) -> String {
-    hex(&Sha256::digest(conversation.to_string())[..16])
+    let digest = Sha256::digest(conversation.to_string());
+    format!("{:032x}", digest.iter().take(16).fold(0u128, |n, b| n << 8 | u128::from(*b)))
 }
 
 /// 16 lower-case hexadecimal digits.
 #[must_use]
 pub fn span_id(request: RequestId) -> String {
-    hex(&Sha256::digest(request.to_string())[..8])
+    let digest = Sha256::digest(request.to_string());
+    format!("{:016x}", digest.iter().take(8).fold(0u64, |n, b| n << 8 | u64::from(*b)))
 }
 
 /// What the asked bot is told: the caller's own trace, or the one that the exchange has by its ids.
@@ -45,10 +47,6 @@ pub fn parts(traceparent: &str) -> Option<(&str, &str)> {
     let zero = |field: &str| field.bytes().all(|b| b == b'0');
     let whole = fields.next().is_none() && version == "00" && digits(trace, 32) && digits(parent, 16) && digits(flags, 2);
     (whole && !zero(trace) && !zero(parent)).then_some((trace, parent))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 #[cfg(test)]

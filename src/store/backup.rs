@@ -88,7 +88,7 @@ impl Store {
     fn write_backup(&self, dir: &Path, taken: &str, watch: Watch<'_>) -> Result<Manifest, BackupError> {
         DirBuilder::new().mode(0o700).create(dir).map_err(files("make", dir))?;
         let path = dir.join(STORE);
-        let database = self.database().ok_or(StoreError::Down)?;
+        let database = self.database()?;
         let found = copy(&*database, &path, watch)?;
         drop(database);
         if contents(&path, watch)? != found {

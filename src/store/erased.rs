@@ -97,6 +97,7 @@ fn an_erasure_survives_a_crash_and_happens_once() {
     assert_eq!(*store.last().borrow(), Seq(5));
     assert_eq!(store.erasures().unwrap()[0].2, 1);
     assert_eq!(record(&store, vec![question(3, 3, "more")]), Written::Durable);
+    assert_eq!(store.newest(None, 10).unwrap().len(), 2);
     assert_eq!(*store.last().borrow(), Seq(6));
 }
 

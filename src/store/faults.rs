@@ -36,14 +36,23 @@ fn until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Records twelve questions one by one while the disk begins to refuse after `left` changes, mends it, and compares.
-fn story(left: i64, only: Option<Access>) {
+/// Records twelve questions one by one while the disk begins to refuse after `left` changes, mends it, and compares. Who
+/// reads between them has redb take each at once.
+fn story(left: i64, only: Option<Access>, reading: bool) {
     let dir = tempfile::tempdir().unwrap();
     drop(Store::open(dir.path()).unwrap());
     let disk = Arc::new(Failing { left: AtomicI64::new(i64::MAX), mended: AtomicBool::new(false), only });
     let store = Store::open_on(dir.path(), Some(disk.clone())).unwrap();
     disk.left.store(left, Ordering::SeqCst);
-    let told: Vec<Written> = (1..=12).map(|n| record(&store, vec![ask(n)])).collect();
+    let told: Vec<Written> = (1..=12)
+        .map(|n| {
+            let written = record(&store, vec![ask(n)]);
+            if reading && let Ok(count) = store.exchange_count() {
+                assert!(count == n as u64 || written != Written::Durable, "a read after question {n} finds {count}");
+            }
+            written
+        })
+        .collect();
     let crashed = tempfile::tempdir().unwrap();
     for file in ["bridge.redb", "journal"] {
         std::fs::copy(dir.path().join(file), crashed.path().join(file)).unwrap();
@@ -65,14 +74,16 @@ fn story(left: i64, only: Option<Access>) {
 #[test]
 fn no_write_that_fails_loses_or_doubles_anything() {
     for left in 0..30 {
-        story(left, None);
+        story(left, None, false);
+        story(left, None, true);
     }
 }
 
 #[test]
 fn no_sync_that_fails_loses_or_doubles_anything() {
     for left in 0..14 {
-        story(left, Some(Access::Sync));
+        story(left, Some(Access::Sync), false);
+        story(left, Some(Access::Sync), true);
     }
 }
 

@@ -2,8 +2,8 @@
 //! an ordered log of facts that is the truth, and what is derived from it in the same transaction. Decides nothing.
 //!
 //! A batch of facts is durable when the journal has it on disk (one append, one fdatasync for all that wait), and
-//! readable when redb has it (a commit without sync). Once a second, and before the journal is full, redb is synced
-//! with quick repair and the journal begins again. At the start the journal's rest is applied, so redb opens in
+//! readable when redb has it (a commit without sync, of all that came within a few milliseconds or when somebody reads).
+//! Once a second, and before the journal is full, redb is synced with quick repair and the journal begins again. At the start the journal's rest is applied, so redb opens in
 //! milliseconds after a crash and nothing that was acknowledged is missing.
 
 mod backup;
@@ -29,8 +29,10 @@ mod kept;
 mod tests;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use redb::Database;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -49,6 +51,10 @@ pub use rewrite::{rewrite, rewrite_if_marked};
 
 /// What is under way unwritten at most; whoever wants to record more waits for a place.
 const QUEUE: usize = 1024;
+const WRITER: &str = "store";
+
+/// A reader waits for the writer at most so long: a disk that hangs must not hang the page.
+const SHOW_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -86,7 +92,7 @@ from_redb!(TransactionError, TableError, StorageError, CommitError, DatabaseErro
 /// What became of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Written {
-    /// On disk and readable.
+    /// On disk, and shown to whoever reads from now on.
     Durable,
     /// The disk refuses; kept in memory and written when it recovers.
     Deferred,
@@ -120,6 +126,10 @@ pub(crate) enum Op {
     Wipe {
         after: After,
     },
+    /// Somebody reads: redb is to have all that is durable.
+    Show {
+        shown: mpsc::SyncSender<()>,
+    },
     Stop,
 }
 
@@ -140,6 +150,8 @@ pub(crate) struct Shared {
     /// Why the disk refuses, while it does.
     pub(crate) trouble: RwLock<Option<Arc<str>>>,
     pub(crate) metrics: Arc<Metrics>,
+    /// The last position that is on disk, and the last that redb has.
+    pub(crate) durable: AtomicU64,
     pub(crate) last: watch::Sender<Seq>,
 }
 
@@ -161,11 +173,12 @@ impl Store {
             database: RwLock::new(Some(opened.database.clone())),
             trouble: RwLock::default(),
             metrics: Arc::default(),
+            durable: AtomicU64::new(opened.last.0),
             last: watch::Sender::new(opened.last),
         });
         let (sender, receiver) = mpsc::channel();
         let writer = writer::Writer::new(dir.to_owned(), faults, opened, shared.clone());
-        let thread = std::thread::Builder::new().name("store".into()).spawn(move || writer.run(&receiver)).map_err(StoreError::Thread)?;
+        let thread = std::thread::Builder::new().name(WRITER.into()).spawn(move || writer.run(&receiver)).map_err(StoreError::Thread)?;
         Ok(Self { sender, places: Arc::new(Semaphore::new(QUEUE)), shared, thread: Mutex::new(Some(thread)) })
     }
 
@@ -174,7 +187,7 @@ impl Store {
         self.places.clone().acquire_owned().await.map(Permit).map_err(|_| StoreError::Down)
     }
 
-    /// Records the facts; `after` is called on the writer's thread, in the order of submission.
+    /// Records the facts; `after` is called on the writer's thread, in the order of submission, and must not read.
     pub fn submit(&self, permit: Permit, facts: Vec<Fact>, after: impl FnOnce(Written) + Send + 'static) {
         self.send(Op::Facts { facts, after: Box::new(after) }, permit);
     }
@@ -235,11 +248,22 @@ impl Store {
 
     /// The number of the file's layout.
     pub fn format(&self) -> Result<u64, StoreError> {
-        tables::format(&*self.database().ok_or(StoreError::Down)?).map(Option::unwrap_or_default)
+        tables::format(&*self.database()?).map(Option::unwrap_or_default)
     }
 
-    fn database(&self) -> Option<Arc<Database>> {
-        self.shared.database.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The database with everything in it that is durable by now.
+    fn database(&self) -> Result<Arc<Database>, StoreError> {
+        let durable = self.shared.durable.load(Ordering::Acquire);
+        if durable > self.shared.last.borrow().0 {
+            debug_assert_ne!(std::thread::current().name(), Some(WRITER), "the writer would wait for itself");
+            let (shown, done) = mpsc::sync_channel(1);
+            self.sender.send((Op::Show { shown }, None)).map_err(|_| StoreError::Down)?;
+            done.recv_timeout(SHOW_PATIENCE).map_err(|_| StoreError::Down)?;
+            if durable > self.shared.last.borrow().0 {
+                return Err(StoreError::Down);
+            }
+        }
+        self.shared.database.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or(StoreError::Down)
     }
 
     /// Writes what waits, syncs, closes the file. Later submissions are lost.

@@ -40,7 +40,7 @@ pub struct Ends {
 
 impl Store {
     pub(super) fn read(&self) -> Result<ReadTransaction, StoreError> {
-        Ok(self.database().ok_or(StoreError::Down)?.begin_read()?)
+        Ok(self.database()?.begin_read()?)
     }
 
     /// One exchange, as far as it is on record.

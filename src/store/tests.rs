@@ -76,6 +76,22 @@ fn what_was_acknowledged_is_read_at_once_and_after_a_crash() {
 }
 
 #[test]
+fn what_nobody_reads_is_shown_to_followers_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let followed = store.last();
+    for n in 1..=300 {
+        assert_eq!(record(&store, vec![ask(n)]), Written::Durable);
+    }
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while *followed.borrow() != Seq(300) {
+        assert!(std::time::Instant::now() < deadline, "redb has {:?} of 300", *followed.borrow());
+        std::thread::yield_now();
+    }
+    assert_eq!(store.log(Seq(0), 400).unwrap().len(), 300);
+}
+
+#[test]
 fn a_store_goes_on_where_it_stopped_after_many_laps_of_the_journal() {
     let dir = tempfile::tempdir().unwrap();
     let big = "x".repeat(400_000);

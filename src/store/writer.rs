@@ -1,5 +1,6 @@
-//! The one thread that writes. Takes all that waits as one batch: journal, sync, redb, then tells everybody. Owns the
-//! checkpoint (when redb is synced and the journal begins again) and what happens when the disk refuses.
+//! The one thread that writes. Takes all that waits as one batch: journal, sync, then tells everybody; redb takes the
+//! rows of several batches at once. Owns when it does, the checkpoint (when redb is synced and the journal begins again)
+//! and what happens when the disk refuses.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -22,6 +23,9 @@ const BATCH: usize = 512;
 const BATCH_BYTES: usize = 4 << 20;
 /// How long redb may stay unsynced: the journal has everything, but reading it at a start is quick this way.
 const CHECKPOINT: Duration = Duration::from_secs(1);
+/// How long durable rows may be missing in redb. A transaction costs as much as dozens of rows, and who reads asks for
+/// them (`Op::Show`), so this is what followers of the log may lag behind.
+const LAG: Duration = Duration::from_millis(10);
 /// Facts kept in memory while the disk refuses. Beyond it they are lost, and whoever waits is told.
 const BACKLOG: usize = 50_000;
 const RETRY: Duration = Duration::from_millis(250);
@@ -47,6 +51,11 @@ pub(super) struct Writer {
 struct Disk {
     database: Arc<Database>,
     journal: Journal,
+    /// What the journal has and redb has not, in order, and since when.
+    pending: Vec<Row>,
+    pending_since: Instant,
+    /// The last position that redb has.
+    shown: Seq,
     dirty_since: Option<Instant>,
     /// Up to where old keys were removed, and how many rows came since.
     swept: (String, String),
@@ -60,8 +69,8 @@ struct Row {
 
 impl Writer {
     pub(super) fn new(dir: PathBuf, faults: Option<Arc<dyn Faults>>, opened: OpenStore, shared: Arc<Shared>) -> Self {
-        let disk = Disk::new(opened.database, opened.journal);
-        Self { dir, faults, shared, disk: Some(disk), last: opened.last, backlog: VecDeque::new(), retry_at: Instant::now(), retry_in: RETRY }
+        let last = opened.last;
+        Self { dir, faults, shared, disk: Some(Disk::new(opened)), last, backlog: VecDeque::new(), retry_at: Instant::now(), retry_in: RETRY }
     }
 
     pub(super) fn run(mut self, receiver: &Receiver<Message>) {
@@ -90,6 +99,11 @@ impl Writer {
                     let result = self.wipe();
                     after(self.verdict(result));
                 }
+                Ok((Op::Show { shown }, _permit)) => {
+                    self.show();
+                    // Nobody may be left to hear it.
+                    let _ = shown.send(());
+                }
                 Ok(message) => next = self.write_batch(message, receiver),
             }
             self.keep_house();
@@ -98,11 +112,13 @@ impl Writer {
 
     fn patience(&self) -> Duration {
         let now = Instant::now();
-        match &self.disk {
-            None => self.retry_at.saturating_duration_since(now),
-            Some(Disk { dirty_since: Some(since), .. }) => (*since + CHECKPOINT).saturating_duration_since(now),
-            Some(_) => Duration::from_secs(60),
-        }
+        let due = match &self.disk {
+            None => self.retry_at,
+            Some(disk) if !disk.pending.is_empty() => disk.pending_since + LAG,
+            Some(Disk { dirty_since: Some(since), .. }) => *since + CHECKPOINT,
+            Some(_) => now + Duration::from_secs(60),
+        };
+        due.saturating_duration_since(now)
     }
 
     /// Writes the first message and what else is waiting. Returns the message that ended the batch.
@@ -139,20 +155,23 @@ impl Writer {
     }
 
     fn write(&mut self, rows: Vec<Row>) -> Written {
-        let count = rows.len();
-        let begun = Instant::now();
-        let result = if count == 0 { Ok(()) } else { self.write_rows(&rows) };
-        if result.is_ok() {
-            if count > 0 {
-                self.shared.metrics.store_commit.took(begun.elapsed());
-            }
+        if rows.is_empty() {
             return Written::Durable;
         }
-        let kept = self.backlog.len() + count <= BACKLOG;
+        let begun = Instant::now();
+        let Err(e) = self.write_rows(&rows) else {
+            self.shared.metrics.store_commit.took(begun.elapsed());
+            // Without a disk redb has refused earlier rows; these are in the journal, which reopening reads.
+            if let Some(disk) = &mut self.disk {
+                disk.keep(rows);
+            }
+            return Written::Durable;
+        };
+        let kept = self.backlog.len() + rows.len() <= BACKLOG;
         if kept {
             self.backlog.extend(rows);
         }
-        let verdict = self.verdict(result);
+        let verdict = self.verdict(Err(e));
         if kept { verdict } else { Written::Lost }
     }
 
@@ -180,32 +199,32 @@ impl Writer {
         self.retry_at = Instant::now() + self.retry_in;
     }
 
-    /// Journal first: once it is synced the rows are durable, whatever redb says. redb takes them while the sync goes on,
-    /// and shows them after it.
+    /// Once the journal is synced the rows are durable, whatever redb says. While the sync goes on redb takes what earlier
+    /// batches left.
     fn write_rows(&mut self, rows: &[Row]) -> Result<(), StoreError> {
         let Some(disk) = &mut self.disk else { return Err(StoreError::Down) };
         let path = self.dir.join("journal");
         let in_journal = |source| StoreError::Journal { path: path.clone(), source };
         disk.journal.append(Seq(self.last.0 + 1), rows.iter().map(|r| r.bytes.as_slice())).map_err(in_journal)?;
-        let prepared = disk.prepare(self.last, rows);
+        let shown = if disk.is_due() { disk.show(&self.shared) } else { Ok(()) };
         disk.journal.synced().map_err(in_journal)?;
         self.last = Seq(self.last.0 + rows.len() as u64);
-        match prepared.and_then(|write| Ok(write.commit()?)) {
-            Ok(()) => {
-                disk.dirty_since.get_or_insert_with(Instant::now);
-                self.shared.last.send_replace(self.last);
-            }
-            // Durable all the same: reopening reads the journal.
-            Err(e) => {
-                self.verdict(Err(e));
-            }
-        }
+        self.shared.durable.store(self.last.0, Ordering::Release);
+        self.verdict(shown);
         Ok(())
+    }
+
+    /// Has redb take what is durable, so that it can be read.
+    fn show(&mut self) {
+        if let Some(disk) = &mut self.disk {
+            let shown = disk.show(&self.shared);
+            self.verdict(shown);
+        }
     }
 
     /// Writes what is no fact; with it redb is synced whole.
     fn write_beside(&mut self, change: impl FnOnce(&WriteTransaction) -> Result<(), StoreError>) -> Result<(), StoreError> {
-        self.disk.as_mut().ok_or(StoreError::Down)?.sync(change)
+        self.disk.as_mut().ok_or(StoreError::Down)?.sync(&self.shared, change)
     }
 
     /// After an erasure: nothing of it stays in the journal, and the next start rewrites the store's file.
@@ -224,9 +243,12 @@ impl Writer {
             }
             return;
         };
-        let due = disk.dirty_since.is_some_and(|since| since.elapsed() >= CHECKPOINT) || disk.journal.is_full();
-        if due && let Err(e) = disk.checkpoint() {
-            self.verdict(Err(e));
+        let checkpoint = disk.dirty_since.is_some_and(|since| since.elapsed() >= CHECKPOINT) || disk.journal.is_full();
+        if checkpoint {
+            let synced = disk.checkpoint(&self.shared);
+            self.verdict(synced);
+        } else if disk.is_due() {
+            self.show();
         }
     }
 
@@ -244,9 +266,10 @@ impl Writer {
                 let there = opened.last.0.saturating_sub(self.last.0);
                 self.backlog.drain(..self.backlog.len().min(usize::try_from(there).unwrap_or(usize::MAX)));
                 self.last = opened.last;
-                self.disk = Some(Disk::new(opened.database, opened.journal));
+                self.disk = Some(Disk::new(opened));
                 let rows: Vec<Row> = std::mem::take(&mut self.backlog).into();
                 *self.shared.database.write().unwrap_or_else(PoisonError::into_inner) = Some(database);
+                self.shared.durable.store(self.last.0, Ordering::Release);
                 self.shared.last.send_replace(self.last);
                 let waiting = rows.len();
                 if self.write(rows) == Written::Durable {
@@ -259,7 +282,7 @@ impl Writer {
 
     fn stop(mut self) {
         if let Some(disk) = &mut self.disk
-            && let Err(e) = disk.checkpoint()
+            && let Err(e) = disk.checkpoint(&self.shared)
         {
             tracing::error!(error = %e, "the last sync failed; the journal has what was acknowledged");
         }
@@ -269,37 +292,72 @@ impl Writer {
 }
 
 impl Disk {
-    fn new(database: Arc<Database>, journal: Journal) -> Self {
-        Self { database, journal, dirty_since: None, swept: <_>::default(), unswept: 0 }
+    fn new(opened: OpenStore) -> Self {
+        let OpenStore { database, journal, last } = opened;
+        let now = Instant::now();
+        Self { database, journal, pending: Vec::new(), pending_since: now, shown: last, dirty_since: None, swept: <_>::default(), unswept: 0 }
     }
 
-    /// The rows in a transaction that is not committed yet, and syncs nothing when it is.
-    fn prepare(&mut self, before: Seq, rows: &[Row]) -> Result<WriteTransaction, StoreError> {
+    /// Durable rows wait here for redb.
+    fn keep(&mut self, rows: Vec<Row>) {
+        if self.pending.is_empty() {
+            self.pending_since = Instant::now();
+        }
+        self.pending.extend(rows);
+    }
+
+    fn is_due(&self) -> bool {
+        !self.pending.is_empty() && (self.pending.len() >= BATCH || self.pending_since.elapsed() >= LAG)
+    }
+
+    /// A transaction of its own for what waits; it syncs nothing.
+    fn show(&mut self, shared: &Shared) -> Result<(), StoreError> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
         let mut write = self.database.begin_write()?;
-        self.unswept += rows.len();
         write.set_durability(Durability::None).map_err(|e| StoreError::Redb(Box::new(e.into())))?;
-        tables::apply(&write, before, rows.iter().map(|r| (&r.fact, r.bytes.as_slice())))?;
-        Ok(write)
+        let shown = self.apply(&write)?;
+        write.commit()?;
+        self.dirty_since.get_or_insert_with(Instant::now);
+        self.has_shown(shown, shared);
+        Ok(())
     }
 
-    fn checkpoint(&mut self) -> Result<(), StoreError> {
+    /// Puts what waits into the transaction; says up to where redb then has everything.
+    fn apply(&self, write: &WriteTransaction) -> Result<Seq, StoreError> {
+        tables::apply(write, self.shown, self.pending.iter().map(|r| (&r.fact, r.bytes.as_slice())))
+    }
+
+    fn has_shown(&mut self, upto: Seq, shared: &Shared) {
+        self.unswept += self.pending.len();
+        self.pending.clear();
+        if upto != self.shown {
+            self.shown = upto;
+            shared.last.send_replace(upto);
+        }
+    }
+
+    fn checkpoint(&mut self, shared: &Shared) -> Result<(), StoreError> {
         if self.dirty_since.is_some() || !self.journal.is_empty() {
-            return self.sync(|_| Ok(()));
+            return self.sync(shared, |_| Ok(()));
         }
         self.settled();
         Ok(())
     }
 
-    fn sync(&mut self, change: impl FnOnce(&WriteTransaction) -> Result<(), StoreError>) -> Result<(), StoreError> {
+    fn sync(&mut self, shared: &Shared, change: impl FnOnce(&WriteTransaction) -> Result<(), StoreError>) -> Result<(), StoreError> {
         let mut write = self.database.begin_write()?;
         write.set_quick_repair(true);
+        let shown = self.apply(&write)?;
         // A transaction that changes nothing would sync nothing.
         write.open_table(tables::META)?.insert("format", tables::FORMAT)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis());
         self.swept = tables::forget_keys(&write, &self.swept, SWEEP + 2 * self.unswept, now)?;
-        self.unswept = 0;
         change(&write)?;
         write.commit()?;
+        self.has_shown(shown, shared);
+        self.unswept = 0;
         self.settled();
         Ok(())
     }
