@@ -26,6 +26,17 @@ pub struct Relay {
     disk: Option<Disk>,
 }
 
+/// A test that fails says what the relay said last.
+impl Drop for Relay {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let said = self.said();
+            let lines: Vec<&str> = said.lines().collect();
+            println!("the relay's last words in run {}:\n{}", self.runs, lines[lines.len().saturating_sub(20)..].join("\n"));
+        }
+    }
+}
+
 /// What a command of the program did.
 #[derive(Debug)]
 pub struct Ran {
