@@ -222,8 +222,11 @@ mod tests {
         (endpoint, tasks)
     }
 
+    /// On a busy machine nothing may be heard in less.
+    const WINDOW: Duration = Duration::from_millis(500);
+
     fn level(reply: ReplyBy, bytes: usize) -> Level {
-        let (warm_up, window) = (Duration::from_millis(20), Duration::from_millis(80));
+        let (warm_up, window) = (Duration::from_millis(20), WINDOW);
         Level { askers: 5, bots: 2, bytes, reply, warm_up, window }
     }
 
@@ -235,8 +238,7 @@ mod tests {
             assert!(figures.per_second > 0.0 && figures.p50_ms > 0.0);
             assert!(figures.p50_ms <= figures.p99_ms && figures.p99_ms <= figures.max_ms);
         }
-        let window = Duration::from_millis(50);
-        assert!(lists(&endpoint, 3, window, window).await.unwrap().per_second > 0.0);
+        assert!(lists(&endpoint, 3, WINDOW, WINDOW).await.unwrap().per_second > 0.0);
     }
 
     #[tokio::test]
