@@ -12,6 +12,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
@@ -24,7 +25,8 @@ use super::client::{Identity, Relay};
 const HEARTBEAT: Duration = Duration::from_secs(5);
 const FIRST_RETRY_MS: u64 = 250;
 const LAST_RETRY_MS: u64 = 10_000;
-/// Silence for so long, with the relay's pings every 20 s, means that the connection is dead.
+/// Silence for so long, with the relay's pings every 20 s, means that the connection is dead; so does a frame that is not
+/// taken for so long.
 const SILENCE: Duration = Duration::from_secs(60);
 /// How long a stop may take to tell the relay, so that nobody's question waits for the return.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -163,10 +165,14 @@ impl Bot {
             send(socket, call.clone()).await?;
         }
         let mut heartbeats = tokio::time::interval(HEARTBEAT);
+        // Beside the loop: what we do ourselves meanwhile breaks no silence.
+        let silence = tokio::time::sleep(SILENCE);
+        tokio::pin!(silence);
         loop {
             tokio::select! {
-                frame = tokio::time::timeout(SILENCE, socket.next()) => {
-                    let frame = frame.map_err(|_| Ended::Lost("the relay is silent".to_owned()))?;
+                () = &mut silence => return Err(silent()),
+                frame = socket.next() => {
+                    silence.as_mut().reset(Instant::now() + SILENCE);
                     if let Some(question) = self.heard(frame)? {
                         send(socket, json!({"type": "received", "request_id": question.request_id})).await?;
                     }
@@ -270,7 +276,12 @@ async fn connect(relay: &Relay) -> Result<Socket, Ended> {
 }
 
 async fn send(socket: &mut Socket, frame: Value) -> Result<(), Ended> {
-    socket.send(Message::text(frame.to_string())).await.map_err(|e| Ended::Lost(format!("the connection was lost: {e}")))
+    let sent = tokio::time::timeout(SILENCE, socket.send(Message::text(frame.to_string()))).await.map_err(|_| silent())?;
+    sent.map_err(|e| Ended::Lost(format!("the connection was lost: {e}")))
+}
+
+fn silent() -> Ended {
+    Ended::Lost("the relay is silent".to_owned())
 }
 
 async fn run_command(command: &str, question: &Question) -> Result<String, String> {
@@ -310,4 +321,45 @@ fn jittered(ms: u64) -> u64 {
     let mut byte = [0];
     let _ = getrandom::fill(&mut byte);
     ms / 2 + ms * u64::from(byte[0]) / 510
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ListenArgs,
+    }
+
+    /// Against a relay that takes the connection and never says a word again, on a clock that jumps.
+    async fn until_it_is_noticed(work: impl FnOnce(&mut Bot)) -> Duration {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("ws://{}", listener.local_addr().unwrap());
+        let relay = async { tokio_tungstenite::accept_async(listener.accept().await.unwrap().0).await.unwrap() };
+        let (_silent, dialled) = tokio::join!(relay, tokio_tungstenite::connect_async(address));
+        let mut bot = Bot::new(Line::parse_from(["listen", "--exec", "true"]).args, CancellationToken::new()).unwrap();
+        work(&mut bot);
+        tokio::time::pause();
+        let begun = Instant::now();
+        let ended = tokio::time::timeout(10 * SILENCE, bot.converse(dialled.unwrap().0)).await;
+        assert!(matches!(&ended, Ok(Ended::Lost(why)) if why == "the relay is silent"), "it is not noticed");
+        begun.elapsed()
+    }
+
+    #[tokio::test]
+    async fn a_relay_that_falls_silent_is_noticed_within_a_minute_though_heartbeats_go_on() {
+        let took = until_it_is_noticed(|bot| _ = bot.at_work.insert("a request".to_owned())).await;
+        assert!(took <= Duration::from_secs(61), "{took:?}");
+    }
+
+    #[tokio::test]
+    async fn a_relay_that_reads_no_more_is_noticed_within_a_minute() {
+        let call = json!("x".repeat(32 << 20));
+        let took = until_it_is_noticed(|bot| _ = bot.unacknowledged.insert("a call".to_owned(), call)).await;
+        assert!(took <= Duration::from_secs(61), "{took:?}");
+    }
 }

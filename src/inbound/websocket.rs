@@ -39,6 +39,9 @@ const READ_BUFFER: usize = 1_024;
 /// A peer that takes nothing for so long is gone.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 const SEND_TIMEOUT_AT_STOP: Duration = Duration::from_secs(1);
+/// Pings that a peer may leave without an answer. The next one is not sent: it closes the connection, within a minute of the
+/// peer's last sign of life with the interval that is the default.
+const SILENT_PINGS: u32 = 2;
 /// How long a bot may take to say hello before it is served as one that never does.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
 /// Tool calls under way on one socket; one more is answered with a refusal.
@@ -310,7 +313,7 @@ impl Session {
     }
 
     async fn ping(&mut self) -> Result<(), End> {
-        if self.silent_pings >= 2 {
+        if self.silent_pings >= SILENT_PINGS {
             return Err(Some((CloseCode::Away, "two pings without an answer")));
         }
         self.silent_pings += 1;
@@ -350,4 +353,18 @@ async fn until(moment: Option<Instant>) {
 
 fn misuse(message: String) -> Value {
     serde_json::to_value(results::misuse(message)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_the_default_numbers_a_dead_peer_is_noticed_within_a_minute() {
+        let flags = crate::config::Flags { config: Some("/dev/null".into()), ..Default::default() };
+        let every = crate::config::load(&flags, &|_| None).unwrap().ping_interval;
+        // It may die right after it has answered a ping, and not even take the next.
+        assert!(every * (SILENT_PINGS + 1) <= Duration::from_secs(60), "{every:?}");
+        assert!(every + SEND_TIMEOUT < Duration::from_secs(60), "{every:?}");
+    }
 }

@@ -49,6 +49,9 @@ pub use read::{Ends, Finished};
 pub use record::{StoredAgent, StoredDoor, StoredPause, StoredSession, StoredToken, StoredViewer};
 pub use rewrite::{rewrite, rewrite_if_marked};
 
+#[cfg(test)]
+pub(crate) use medium::{Access, Faults};
+
 /// What is under way unwritten at most; whoever wants to record more waits for a place.
 const QUEUE: usize = 1024;
 const WRITER: &str = "store";
@@ -167,7 +170,7 @@ impl Store {
         Self::open_on(dir, None)
     }
 
-    fn open_on(dir: &Path, faults: Option<Arc<dyn medium::Faults>>) -> Result<Self, StoreError> {
+    pub(crate) fn open_on(dir: &Path, faults: Option<Arc<dyn medium::Faults>>) -> Result<Self, StoreError> {
         let opened = disk::open(dir, faults.as_ref())?;
         let shared = Arc::new(Shared {
             database: RwLock::new(Some(opened.database.clone())),

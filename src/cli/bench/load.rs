@@ -45,13 +45,13 @@ pub(super) struct Figures {
 
 /// The moments of one round.
 #[derive(Clone, Copy)]
-struct Window {
+pub(super) struct Window {
     from: Instant,
-    until: Instant,
+    pub until: Instant,
 }
 
 #[derive(Default)]
-struct Tally {
+pub(super) struct Tally {
     done: u64,
     latencies: Vec<u64>,
 }
@@ -145,7 +145,7 @@ async fn lister(mut connection: Connection, agent: Agent, window: Window) -> Res
 }
 
 /// Reads the server's CPU time at both ends of the window, then collects what the callers saw.
-async fn gather(endpoint: &Endpoint, mut callers: JoinSet<Result<Tally, String>>, window: Window) -> Result<Figures, String> {
+async fn gather(endpoint: &Endpoint, callers: JoinSet<Result<Tally, String>>, window: Window) -> Result<Figures, String> {
     let client = Some(std::process::id());
     let spent = async {
         sleep_until(window.from.into()).await;
@@ -155,40 +155,41 @@ async fn gather(endpoint: &Endpoint, mut callers: JoinSet<Result<Tally, String>>
         let difference = |a: Option<f64>, b: Option<f64>| Some(b? - a?);
         (difference(before.0, after.0), difference(before.1, after.1), proc::rss_mb(endpoint.pid))
     };
-    let collected = async {
-        let mut all = Tally::default();
-        while let Some(ended) = callers.join_next().await {
-            let one = ended.map_err(|e| format!("a caller's task: {e}"))??;
-            all.done += one.done;
-            all.latencies.extend(one.latencies);
-        }
-        Ok::<_, String>(all)
-    };
-    let ((server, own, rss), all) = tokio::try_join!(async { Ok(spent.await) }, collected)?;
-    let mut latencies = all.latencies;
-    latencies.sort_unstable();
-    let at = |percent| percentile(&latencies, percent) as f64 / 1e6;
-    let each = |ms: Option<f64>| ms.filter(|_| all.done > 0).map(|ms| ms / all.done as f64);
-    Ok(Figures {
-        per_second: all.done as f64 / (window.until - window.from).as_secs_f64(),
-        p50_ms: at(50.0),
-        p90_ms: at(90.0),
-        p99_ms: at(99.0),
-        max_ms: at(100.0),
-        server_cpu_ms_per_call: each(server),
-        client_cpu_ms_per_call: each(own),
-        server_rss_mb: rss,
-    })
+    let ((server, own, rss), all) = tokio::try_join!(async { Ok(spent.await) }, collected(callers))?;
+    let done = all.done;
+    let each = |ms: Option<f64>| ms.filter(|_| done > 0).map(|ms| ms / done as f64);
+    Ok(Figures { server_cpu_ms_per_call: each(server), client_cpu_ms_per_call: each(own), server_rss_mb: rss, ..all.figures(window) })
+}
+
+/// What all of them saw together.
+pub(super) async fn collected(mut callers: JoinSet<Result<Tally, String>>) -> Result<Tally, String> {
+    let mut all = Tally::default();
+    while let Some(ended) = callers.join_next().await {
+        let one = ended.map_err(|e| format!("a caller's task: {e}"))??;
+        all.done += one.done;
+        all.latencies.extend(one.latencies);
+    }
+    Ok(all)
+}
+
+impl Tally {
+    pub(super) fn figures(self, window: Window) -> Figures {
+        let mut latencies = self.latencies;
+        latencies.sort_unstable();
+        let at = |percent| percentile(&latencies, percent) as f64 / 1e6;
+        let per_second = self.done as f64 / (window.until - window.from).as_secs_f64();
+        Figures { per_second, p50_ms: at(50.0), p90_ms: at(90.0), p99_ms: at(99.0), max_ms: at(100.0), ..Figures::default() }
+    }
 }
 
 impl Window {
-    fn starting_in(warm_up: Duration, length: Duration) -> Self {
+    pub(super) fn starting_in(warm_up: Duration, length: Duration) -> Self {
         let from = Instant::now() + warm_up;
         Self { from, until: from + length }
     }
 
     /// Throughput is of calls that ended inside, latency of calls that began inside, however late they ended.
-    fn count(&self, tally: &mut Tally, began: Instant, ended: Instant) {
+    pub(super) fn count(&self, tally: &mut Tally, began: Instant, ended: Instant) {
         if ended >= self.from && ended < self.until {
             tally.done += 1;
         }

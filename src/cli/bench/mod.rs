@@ -2,13 +2,14 @@
 //!
 //! Owns the flags and the ways out; the parts are `plan` (what runs in which order), `server` (children), `floor`
 //! (the echo they are compared with), `client`, `bot` and `load` (the callers), `script` and `check` (what
-//! is said), `history`, `past`, `upkeep` and `steady` (a relay with much on record), `trust` (what ids, tokens and limits
-//! cost and tell) and `report` and `table` (what is printed).
+//! is said), `commits` (the store alone), `history`, `past`, `upkeep` and `steady` (a relay with much on record), `trust` (what
+//! ids, tokens and limits cost and tell) and `report` and `table` (what is printed).
 //! Never judges its figures: the exit code says whether it ran.
 
 mod bot;
 mod check;
 mod client;
+mod commits;
 mod floor;
 mod floor_log;
 mod floor_wire;
@@ -41,9 +42,10 @@ before each answer. Both run as processes beside the relay, in turn with it, so 
 any machine, however busy. Everything listens on loopback and is gone afterwards.
 
 Examples:
-  hermes-bridge bench                          a minute and a half: asks, list_agents, idle bots, start
+  hermes-bridge bench                          a minute and a half: asks, list_agents, idle bots, start, commits
   hermes-bridge bench --quick                  the same in under 20 seconds
   hermes-bridge bench --only asks --askers 16,64,256 --message-bytes 16384
+  hermes-bridge bench --only commits           how long the disk takes: p50 and p99, 1, 16, 64 and 256 at once
   hermes-bridge bench --only idle --idle-bots 10000
   hermes-bridge bench --only history --exchanges 1000000 --dir /var/lib
                                                start, index and searches with a long history: ten minutes and 6 GB
@@ -147,6 +149,8 @@ enum Part {
     List,
     /// Bots that only stay connected
     Idle,
+    /// One fact from the store's queue until it is durable, 1 to 256 at once, beside one append and fdatasync
+    Commits,
     /// From start to ready, and memory at rest
     Start,
     /// A long history: start, building the index, searches (only when it is named)

@@ -71,7 +71,7 @@ impl Past {
     }
 
     /// Question and end: about a kilobyte with names, ids and times.
-    fn exchange(&mut self) -> [Fact; 2] {
+    pub(super) fn exchange(&mut self) -> [Fact; 2] {
         let at = self.begins.plus(self.told * STEP_MS + self.dice.below(STEP_MS));
         let begins = self.told.is_multiple_of(TURNS);
         if begins {

@@ -3,12 +3,13 @@
 //! Owns the alternation that makes ratios honest on a noisy machine: all three run side by side, one is measured at
 //! a time, round by round. Knows no HTTP.
 
+use super::commits;
 use super::given::given;
 use super::history;
 use super::idle::{self, IdleBots, Start};
 use super::load::{self, Figures, Level};
 use super::proc::{self, Machine};
-use super::report::{AskLevel, Beside, Lists, Report, Settings};
+use super::report::{Beside, Compared, Report, Settings};
 use super::scratch::Scratch;
 use super::server::{Endpoint, Kind, LIMITS, Launcher, Server};
 use super::trust;
@@ -69,6 +70,7 @@ pub(super) async fn run(args: BenchArgs) -> Result<Report, String> {
         },
         start: None,
         asks: Vec::new(),
+        commits: Vec::new(),
         list_agents: None,
         idle_bots: None,
         history: None,
@@ -79,6 +81,8 @@ pub(super) async fn run(args: BenchArgs) -> Result<Report, String> {
         match part {
             Part::Start => report.start = Some(plan.starts(&launcher).await?),
             Part::Asks => report.asks = plan.asks(&launcher).await?,
+            // Each level takes a fifth of what asks take.
+            Part::Commits => report.commits = commits::measure(scratch.path(), plan.rounds, plan.window / 5).await?,
             Part::List => report.list_agents = Some(plan.lists(&launcher).await?),
             Part::Idle => report.idle_bots = Some(plan.idle(&launcher).await?),
             Part::Upkeep => report.upkeep = Some(upkeep::measure(&launcher, u64::from(args.exchanges)).await?),
@@ -105,6 +109,9 @@ impl Plan {
         let mut parts = args.only.clone();
         if parts.is_empty() {
             parts = vec![Part::Start, Part::Asks, Part::List, Part::Idle];
+            if matches!(relay, Relay::Started) {
+                parts.push(Part::Commits);
+            }
         }
         Ok(Self {
             levels: args.askers.iter().map(|n| *n as usize).collect(),
@@ -162,7 +169,7 @@ impl Plan {
         Ok(figures)
     }
 
-    async fn asks(&self, launcher: &Launcher) -> Result<Vec<AskLevel>, String> {
+    async fn asks(&self, launcher: &Launcher) -> Result<Vec<Compared>, String> {
         let most = self.levels.iter().copied().max().unwrap_or(1);
         let mut subjects = Vec::new();
         for kind in FLOORS_AND_RELAY {
@@ -177,7 +184,7 @@ impl Plan {
             let level = Level { askers, bots, bytes: self.bytes, reply: self.reply, warm_up: self.warm_up, window: self.window };
             let what = format!("{askers} asking at once");
             let rounds = self.rounds(&what, &subjects, |endpoint| load::asks(endpoint, level)).await?;
-            levels.push(AskLevel::new(askers, bots, rounds));
+            levels.push(Compared::new(askers, Some(askers + bots), rounds, Kind::DurableFloor));
         }
         for (_, subject) in subjects {
             subject.stop().await;
@@ -185,7 +192,7 @@ impl Plan {
         Ok(levels)
     }
 
-    async fn lists(&self, launcher: &Launcher) -> Result<Lists, String> {
+    async fn lists(&self, launcher: &Launcher) -> Result<Compared, String> {
         let (askers, bots) = match &self.relay {
             Relay::Given(endpoint) => (endpoint.askers.len(), endpoint.bots.len()),
             _ => (LIST_CALLERS, LIST_CALLERS),
@@ -199,7 +206,7 @@ impl Plan {
         for (_, subject) in subjects {
             subject.stop().await;
         }
-        Ok(Lists::new(LIST_CALLERS, askers + bots, rounds))
+        Ok(Compared::new(LIST_CALLERS, Some(askers + bots), rounds, Kind::Floor))
     }
 
     /// Floor, durable floor, relay, and again.

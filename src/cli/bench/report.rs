@@ -19,8 +19,9 @@ pub(super) struct Report {
     pub machine: Machine,
     pub settings: Settings,
     pub start: Option<Beside<Start>>,
-    pub asks: Vec<AskLevel>,
-    pub list_agents: Option<Lists>,
+    pub asks: Vec<Compared>,
+    pub commits: Vec<Compared>,
+    pub list_agents: Option<Compared>,
     pub idle_bots: Option<Beside<IdleBots>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<History>,
@@ -47,21 +48,16 @@ pub(super) struct Beside<T> {
     pub relay: Option<T>,
 }
 
+/// So many at once, of one server after the other.
 #[derive(Serialize)]
-pub(super) struct AskLevel {
-    pub askers: usize,
-    pub bots: usize,
+pub(super) struct Compared {
+    pub at_once: usize,
+    /// That took part, where there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agents: Option<usize>,
     pub median: Beside<Figures>,
-    pub relay_to_durable_floor: Option<Ratios>,
-    rounds: Beside<Vec<Figures>>,
-}
-
-#[derive(Serialize)]
-pub(super) struct Lists {
-    pub connections: usize,
-    pub agents: usize,
-    pub median: Beside<Figures>,
-    pub relay_to_floor: Option<Ratios>,
+    /// Of the relay to the floor that does as much as it.
+    pub ratios: Option<Ratios>,
     rounds: Beside<Vec<Figures>>,
 }
 
@@ -97,19 +93,13 @@ impl<T> Beside<T> {
     }
 }
 
-impl AskLevel {
-    pub(super) fn new(askers: usize, bots: usize, rounds: Beside<Vec<Figures>>) -> Self {
+impl Compared {
+    pub(super) fn new(at_once: usize, agents: Option<usize>, mut rounds: Beside<Vec<Figures>>, to: Kind) -> Self {
         let median = rounds.map(|rounds| medians(rounds));
-        let relay_to_durable_floor = ratios(&rounds.relay, &rounds.durable_floor);
-        Self { askers, bots, median, relay_to_durable_floor, rounds }
-    }
-}
-
-impl Lists {
-    pub(super) fn new(connections: usize, agents: usize, rounds: Beside<Vec<Figures>>) -> Self {
-        let median = rounds.map(|rounds| medians(rounds));
-        let relay_to_floor = ratios(&rounds.relay, &rounds.floor);
-        Self { connections, agents, median, relay_to_floor, rounds }
+        let floor = rounds.of(to).take();
+        let ratios = ratios(&rounds.relay, &floor);
+        *rounds.of(to) = floor;
+        Self { at_once, agents, median, ratios, rounds }
     }
 }
 
@@ -158,8 +148,8 @@ mod tests {
             durable_floor: Some(vec![round(100.0, 1.0), round(1000.0, 0.1), round(100.0, 1.0)]),
             relay: Some(vec![round(50.0, 2.0), round(500.0, 0.2), round(60.0, 2.0)]),
         };
-        let level = AskLevel::new(16, 16, rounds);
-        let ratios = level.relay_to_durable_floor.unwrap();
+        let level = Compared::new(16, None, rounds, Kind::DurableFloor);
+        let ratios = level.ratios.unwrap();
         assert_eq!(ratios.per_second, Some(0.5));
         assert_eq!(ratios.p50, Some(2.0));
         assert_eq!(level.median.relay.unwrap().per_second, 60.0);
@@ -168,8 +158,8 @@ mod tests {
     #[test]
     fn without_a_relay_there_is_no_ratio_and_no_row() {
         let rounds = Beside { floor: Some(vec![round(1.0, 1.0)]), durable_floor: None, relay: None };
-        let level = AskLevel::new(1, 1, rounds);
-        assert!(level.relay_to_durable_floor.is_none());
+        let level = Compared::new(1, None, rounds, Kind::Floor);
+        assert!(level.ratios.is_none());
         assert_eq!(level.median.named().map(|(name, _)| name).collect::<Vec<_>>(), ["floor"]);
     }
 }

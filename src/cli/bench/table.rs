@@ -6,7 +6,7 @@ use super::history::{History, Searches};
 use super::idle::{IdleBots, Start};
 use super::load::Figures;
 use super::proc::{Machine, Memory};
-use super::report::{Beside, Lists, Ratios, Report, Settings};
+use super::report::{Beside, Compared, Ratios, Report, Settings};
 use super::steady::Steady;
 use super::trust::{LimitsCost, SameTime, Trust};
 use super::upkeep::Upkeep;
@@ -24,13 +24,13 @@ impl Report {
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
         machine(out, &self.machine)?;
-        self.asks(out)?;
+        let Settings { message_bytes, reply, rounds, window_seconds } = &self.settings;
+        let title = format!("Asks: {message_bytes} bytes each way, bots answer by {reply}, median of {rounds} rounds of {window_seconds} s");
+        levels(out, &title, &self.asks, "relay/durable floor")?;
+        levels(out, "Commits: one fact of half a kilobyte, from the store's queue until it is durable", &self.commits, "relay/durable floor")?;
         if let Some(lists) = &self.list_agents {
-            let Lists { connections, agents, .. } = lists;
-            writeln!(out, "\nlist_agents: {agents} agents, {connections} connections")?;
-            out.push_str(HEAD);
-            figures(out, *connections, lists.median.named())?;
-            compared(out, "relay/floor", &lists.relay_to_floor)?;
+            let title = format!("list_agents: {} agents, {} connections", lists.agents.unwrap_or_default(), lists.at_once);
+            levels(out, &title, std::slice::from_ref(lists), "relay/floor")?;
         }
         if let Some(bots) = &self.idle_bots {
             idle_bots(out, bots)?;
@@ -42,24 +42,22 @@ impl Report {
         self.upkeep.as_ref().map_or(Ok(()), |one| upkeep(out, one))?;
         self.trust.as_ref().map_or(Ok(()), |one| trust(out, one))
     }
+}
 
-    fn asks(&self, out: &mut String) -> std::fmt::Result {
-        if self.asks.is_empty() {
-            return Ok(());
-        }
-        let Settings { message_bytes, reply, rounds, window_seconds } = &self.settings;
-        write!(out, "\nAsks: {message_bytes} bytes each way, bots answer by {reply}, ")?;
-        writeln!(out, "median of {rounds} rounds of {window_seconds} s")?;
-        out.push_str(HEAD);
-        for (n, level) in self.asks.iter().enumerate() {
-            if n > 0 {
-                out.push('\n');
-            }
-            figures(out, level.askers, level.median.named())?;
-            compared(out, "relay/durable floor", &level.relay_to_durable_floor)?;
-        }
-        Ok(())
+fn levels(out: &mut String, title: &str, levels: &[Compared], ratio: &str) -> std::fmt::Result {
+    if levels.is_empty() {
+        return Ok(());
     }
+    writeln!(out, "\n{title}")?;
+    out.push_str(HEAD);
+    for (n, level) in levels.iter().enumerate() {
+        if n > 0 {
+            out.push('\n');
+        }
+        figures(out, level.at_once, level.median.named())?;
+        compared(out, ratio, &level.ratios)?;
+    }
+    Ok(())
 }
 
 fn machine(out: &mut String, machine: &Machine) -> std::fmt::Result {
