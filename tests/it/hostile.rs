@@ -224,6 +224,10 @@ async fn connections_beyond_the_limit_wait_their_turn() {
     let mut answer = String::new();
     soon("its turn", waiting.read_to_string(&mut answer)).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    let (_, log) = relay.get("/ui/api/security?kind=refused_request").await;
-    assert!(log.contains("max_connections = 3 is reached"), "{log}");
+    // What was refused is written a moment after it.
+    let noted = crate::rig::until("the refusal is on record", async || {
+        let (_, log) = relay.get("/ui/api/security?kind=refused_request").await;
+        log.contains("max_connections = 3 is reached").then_some(())
+    });
+    noted.await;
 }
