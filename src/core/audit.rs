@@ -92,7 +92,7 @@ pub struct Event {
     /// Empty for what came over no network.
     pub address: Arc<str>,
     pub what: Arc<str>,
-    /// So many alike, in the minute before `at`.
+    /// So many alike in the time before `at` for which they are counted together: a minute, or an hour.
     pub times: u32,
     /// The exchange that it is about.
     pub request: Option<RequestId>,

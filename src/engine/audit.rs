@@ -1,5 +1,5 @@
 //! The security log as it is written: what was done is recorded at once; what was refused is counted, so that a flood of
-//! wrong tokens costs a row a minute, rule, caller and address, of a bounded number of them. Each row is a log line too.
+//! wrong tokens costs a row a minute, rule and caller, of a bounded number of them. Each row is a log line too.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,7 +9,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::Engine;
+use super::caller::network;
 use crate::core::audit::{Event, Kind};
+
 use crate::core::effect::Fact;
 use crate::core::ids::{Millis, Seq};
 use crate::store::{StoreError, Written};
@@ -20,7 +22,8 @@ fn window_ms(kind: Kind) -> u64 {
     if kind == Kind::Token { 3_600_000 } else { 60_000 }
 }
 
-/// Callers and rules told apart at once; of further callers it is said that they are many.
+/// Callers and rules told apart at once: of those with a name, and of strangers, so that these never crowd out those. Of what
+/// is beyond, it is said that the addresses are many; a name is kept, for there are only so many.
 const MAX_WINDOWS: usize = 64;
 const MANY: &str = "many addresses";
 
@@ -37,8 +40,17 @@ struct Refused {
     first: Vec<Event>,
 }
 
-/// What is counted together: the kind, the rule that was broken, who broke it, and from where.
-type Alike = (Kind, &'static str, Arc<str>, Arc<str>);
+/// What is counted together.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Alike {
+    kind: Kind,
+    /// That was broken.
+    rule: &'static str,
+    /// Empty for strangers.
+    who: Arc<str>,
+    /// The caller's address or network; empty for what came over none.
+    from: Arc<str>,
+}
 
 struct Window {
     began: Millis,
@@ -49,31 +61,38 @@ struct Window {
 
 impl Refused {
     /// Whether it is to be written at once.
-    fn add(&mut self, rule: &'static str, mut event: Event) -> bool {
-        let alike = |event: &Event| (event.kind, rule, event.who.clone(), event.address.clone());
-        if self.windows.len() >= MAX_WINDOWS && !self.windows.contains_key(&alike(&event)) {
-            (event.who, event.address) = ("".into(), MANY.into());
+    fn add(&mut self, rule: &'static str, address: Option<IpAddr>, mut event: Event) -> bool {
+        let from = address.map(network).unwrap_or_default().into();
+        let mut alike = Alike { kind: event.kind, rule, who: event.who.clone(), from };
+        if address.is_some() && !self.windows.contains_key(&alike) && self.is_full(event.who.is_empty()) {
+            (alike.from, event.address) = (MANY.into(), MANY.into());
         }
-        let key = alike(&event);
-        match self.windows.get_mut(&key) {
+        match self.windows.get_mut(&alike) {
             Some(window) => {
+                if window.count > 0 && window.last.address != event.address {
+                    event.address = alike.from;
+                }
                 window.count = window.count.saturating_add(1);
                 window.last = event;
                 false
             }
             None => {
-                self.windows.insert(key, Window { began: event.at, count: 0, last: event.clone() });
+                self.windows.insert(alike, Window { began: event.at, count: 0, last: event.clone() });
                 self.first.push(event);
                 true
             }
         }
     }
 
+    fn is_full(&self, strangers: bool) -> bool {
+        self.windows.keys().filter(|alike| alike.who.is_empty() == strangers).count() >= MAX_WINDOWS
+    }
+
     /// What is to be written now. `all`: of times that are not over too.
     fn take(&mut self, now: Millis, all: bool) -> Vec<Event> {
         let mut due = std::mem::take(&mut self.first);
-        self.windows.retain(|(kind, ..), window| {
-            if !all && now.since(window.began) < window_ms(*kind) {
+        self.windows.retain(|alike, window| {
+            if !all && now.since(window.began) < window_ms(alike.kind) {
                 return true;
             }
             if window.count == 0 {
@@ -87,7 +106,7 @@ impl Refused {
     }
 
     fn next(&self) -> Option<Millis> {
-        self.windows.iter().map(|((kind, ..), w)| w.began.plus(window_ms(*kind))).min()
+        self.windows.iter().map(|(alike, w)| w.began.plus(window_ms(alike.kind))).min()
     }
 }
 
@@ -101,9 +120,9 @@ impl Engine {
     /// Notes what can come again and again, like a refusal by a rule. Returns at once; written soon, the first of its kind,
     /// rule, caller and address alone, what follows counted by the minute, or by the hour.
     pub fn audit_counted(&self, kind: Kind, rule: &'static str, who: &str, address: Option<IpAddr>, what: &str) {
-        let address = address.map(|a| a.to_string()).unwrap_or_default();
-        let event = Event::new(self.now(), kind, who, &address, what);
-        if self.audit.refused.lock().unwrap_or_else(PoisonError::into_inner).add(rule, event) {
+        let text = address.map(|a| a.to_string()).unwrap_or_default();
+        let event = Event::new(self.now(), kind, who, &text, what);
+        if self.audit.refused.lock().unwrap_or_else(PoisonError::into_inner).add(rule, address, event) {
             self.audit.wake.notify_one();
         }
     }
@@ -159,18 +178,22 @@ mod tests {
         Event::new(Millis(at), Kind::RefusedAgent, "", address, "wrong token")
     }
 
+    fn add(refused: &mut Refused, rule: &'static str, event: Event) -> bool {
+        refused.add(rule, event.address.parse().ok(), event)
+    }
+
     #[test]
     fn the_first_refusal_is_written_at_once_and_the_next_are_counted_by_the_minute() {
         let mut refused = Refused::default();
-        assert!(refused.add("", refusal(1_000, "1.2.3.4")));
+        assert!(add(&mut refused, "", refusal(1_000, "1.2.3.4")));
         assert_eq!(refused.take(Millis(1_000), false), [refusal(1_000, "1.2.3.4")]);
         for at in 0..5_000 {
-            assert!(!refused.add("", refusal(2_000 + at, "1.2.3.4")));
+            assert!(!add(&mut refused, "", refusal(2_000 + at, "1.2.3.4")));
         }
         assert!(refused.take(Millis(60_999), false).is_empty());
         assert_eq!(refused.next(), Some(Millis(61_000)));
         let rows = refused.take(Millis(61_000), false);
-        assert_eq!(rows.iter().map(|r| (r.times, r.at)).collect::<Vec<_>>(), [(5_000, Millis(61_000))]);
+        assert_eq!(rows.iter().map(|r| (r.times, r.at, &*r.address)).collect::<Vec<_>>(), [(5_000, Millis(61_000), "1.2.3.4")]);
         assert!(refused.take(Millis(121_000), false).is_empty() && refused.windows.is_empty());
     }
 
@@ -178,7 +201,7 @@ mod tests {
     fn a_flood_from_everywhere_takes_a_bounded_number_of_rows() {
         let mut refused = Refused::default();
         for n in 0..100_000 {
-            refused.add(["one rule", "another"][n % 2], refusal(5, &format!("10.{}.{}.{}", n >> 16, n >> 8 & 255, n & 255)));
+            add(&mut refused, ["one rule", "another"][n % 2], refusal(5, &format!("10.{}.{}.{}", n >> 16, n >> 8 & 255, n & 255)));
         }
         assert_eq!(refused.windows.len(), MAX_WINDOWS + 2);
         let rows = refused.take(Millis(10), true);
@@ -187,10 +210,46 @@ mod tests {
     }
 
     #[test]
+    fn an_ipv6_network_is_one_caller_and_takes_one_place() {
+        let mut refused = Refused::default();
+        let mut first = 0;
+        for n in 1..=1_000 {
+            first += usize::from(add(&mut refused, "", refusal(5, &format!("2001:db8::{n:x}"))));
+        }
+        assert!(add(&mut refused, "", refusal(5, "203.0.113.1")));
+        assert_eq!((first, refused.windows.len()), (1, 2));
+        let rows = refused.take(Millis(6), true);
+        let told: Vec<_> = rows.iter().map(|r| (&*r.address, r.times)).collect();
+        assert_eq!(told, [("2001:db8::1", 1), ("203.0.113.1", 1), ("2001:db8::/64", 999)]);
+    }
+
+    #[test]
+    fn strangers_never_crowd_out_who_has_a_name() {
+        let mut refused = Refused::default();
+        for n in 0..1_000 {
+            add(&mut refused, "", refusal(5, &format!("10.0.{}.{}", n >> 8, n & 255)));
+        }
+        refused.take(Millis(5), false);
+        let by = |who: &str, address: &str| Event::new(Millis(6), Kind::RefusedRequest, who, address, "too much");
+        let told =
+            |refused: &mut Refused| refused.take(Millis(6), false).iter().map(|r| (r.who.to_string(), r.address.to_string())).collect::<Vec<_>>();
+        assert!(add(&mut refused, "", by("alice", "10.9.9.9")));
+        assert_eq!(told(&mut refused), [("alice".to_owned(), "10.9.9.9".to_owned())]);
+        for n in 0..MAX_WINDOWS {
+            refused.add("lent", None, Event::new(Millis(6), Kind::Token, &format!("command line as bot{n}"), "", "lent"));
+        }
+        assert_eq!(told(&mut refused).len(), MAX_WINDOWS);
+        assert!(add(&mut refused, "", by("bob", "10.9.9.9")));
+        assert_eq!(told(&mut refused), [("bob".to_owned(), MANY.to_owned())], "the name is kept");
+        assert!(!add(&mut refused, "", by("bob", "10.9.9.8")));
+        assert!(add(&mut refused, "another rule", by("bob", "10.9.9.8")));
+    }
+
+    #[test]
     fn tokens_that_are_lent_again_and_again_are_counted_by_the_hour() {
         let mut counted = Refused::default();
         let lent = |at: u64| Event::new(Millis(at), Kind::Token, "command line as alice", "", "lent");
-        assert!(counted.add("lent", lent(0)) && !counted.add("lent", lent(60_000)) && !counted.add("lent", lent(3_599_000)));
+        assert!(counted.add("lent", None, lent(0)) && !counted.add("lent", None, lent(60_000)) && !counted.add("lent", None, lent(3_599_000)));
         assert_eq!(counted.take(Millis(3_599_999), false), [lent(0)]);
         let rows = counted.take(Millis(3_600_000), false);
         assert_eq!(rows.iter().map(|r| (r.times, &*r.who)).collect::<Vec<_>>(), [(2, "command line as alice")]);
@@ -201,7 +260,7 @@ mod tests {
         let mut refused = Refused::default();
         let by = |who: &str| Event::new(Millis(5), Kind::RefusedRequest, who, "1.2.3.4", "too much");
         for (rule, who) in [("a", "x"), ("b", "x"), ("a", "y"), ("a", "x")] {
-            refused.add(rule, by(who));
+            add(&mut refused, rule, by(who));
         }
         assert_eq!(refused.take(Millis(6), true).iter().map(|r| (&*r.who, r.times)).collect::<Vec<_>>(), [("x", 1), ("x", 1), ("y", 1), ("x", 1)]);
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hyper::header::{HeaderValue, RETRY_AFTER};
@@ -77,14 +77,6 @@ fn pass<K: Eq + Hash + Clone>(table: &Mutex<HashMap<K, Pace>>, now: Millis, key:
     }
     let Some(pace) = table.get_mut(key) else { return Ok(()) };
     pace.try_take(now, Rate::per_second(max)).map_err(|retry_in_ms| TooMuch { limit, max: max as usize, retry_in_ms })
-}
-
-/// The address that counts: all of an IPv6 network of 64 bits is one caller.
-pub(super) fn caller(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
-        v4 => v4,
-    }
 }
 
 /// What each has of something, while it holds it.
@@ -198,14 +190,6 @@ mod tests {
             assert!(gate.address(Millis(u64::from(n / 50_000)), address, &limits()).is_ok());
         }
         assert!(lock(&gate.addresses).len() <= MAX_KNOWN);
-    }
-
-    #[test]
-    fn an_ipv6_network_is_one_caller_and_a_mapped_address_is_its_ipv4_one() {
-        let of = |text: &str| caller(text.parse().unwrap());
-        assert_eq!(of("2001:db8::1:2:3:4"), of("2001:db8::ffff:2:3:4"));
-        assert_ne!(of("2001:db8:0:1::1"), of("2001:db8::1"));
-        assert_eq!(of("::ffff:10.1.2.3"), of("10.1.2.3"));
     }
 
     #[test]

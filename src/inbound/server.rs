@@ -22,10 +22,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::gate::{self, Gate, Share};
+use super::gate::{Gate, Share};
 use super::peer::Peer;
 use super::{Body, auth, body, error, hosts, mcp, metrics, peer, refused, routes, ui, websocket};
-use crate::engine::{Engine, Kind};
+use crate::engine::{Engine, Kind, caller};
 
 /// A connection that says nothing at all for so long is closed.
 const FIRST_BYTE: Duration = Duration::from_secs(10);
@@ -57,7 +57,7 @@ pub async fn serve(listener: TcpListener, engine: Arc<Engine>, stop: Cancellatio
             () = stop.cancelled() => break,
         };
         let Some((tcp, from, permit)) = accepted else { continue };
-        let mut share = gate.connections.share(gate::caller(from.ip()));
+        let mut share = gate.connections.share(caller(from.ip()));
         match share.hold(1, engine.config().doors.max_connections_per_address, "max_connections_per_address") {
             Ok(()) => connection(tcp, from, router.clone(), &graceful, Place { _permit: permit, _share: share }),
             // As much of it as goes at once: who opens so many gets no task to wait with.
@@ -190,7 +190,7 @@ impl Router {
             return error(StatusCode::FORBIDDEN, &why);
         }
         let now = self.engine.now();
-        if let Err(over) = self.gate.address(now, gate::caller(peer.address), &config.doors) {
+        if let Err(over) = self.gate.address(now, caller(peer.address), &config.doors) {
             return over.refuse(&self.engine, "", peer.address);
         }
         if ui::door::is_page(request.uri().path())
@@ -229,7 +229,7 @@ impl Router {
         let (parts, incoming) = request.into_parts();
         let mut form = Bytes::new();
         if parts.method == Method::POST {
-            let mut share = self.gate.half_sent_forms.share(gate::caller(peer.address));
+            let mut share = self.gate.half_sent_forms.share(caller(peer.address));
             form = match body::read(incoming, MAX_FORM, &mut share, body::OF_ADDRESS).await {
                 Ok(form) => form,
                 Err(broken) => return broken.refuse(&self.engine, "", peer.address),
