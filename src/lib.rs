@@ -6,6 +6,7 @@ pub mod config;
 pub mod core;
 pub mod engine;
 pub mod inbound;
+pub mod lasting;
 pub mod metrics;
 pub mod outbound;
 pub mod search;

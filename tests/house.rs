@@ -7,15 +7,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Room and whom it may import. What is not listed is forbidden; the command line may know everybody.
-const MAY_IMPORT: [(&str, &[&str]); 9] = [
+const MAY_IMPORT: [(&str, &[&str]); 10] = [
     ("core", &[]),
     ("wire", &["core"]),
     ("config", &["core"]),
     ("metrics", &[]),
+    ("lasting", &[]),
     ("store", &["core", "config", "metrics"]),
     ("search", &["core"]),
-    ("outbound", &["core", "wire", "config", "metrics", "store"]),
-    ("engine", &["core", "config", "metrics", "store", "search"]),
+    ("outbound", &["core", "wire", "config", "metrics", "lasting", "store"]),
+    ("engine", &["core", "config", "metrics", "lasting", "store", "search"]),
     ("inbound", &["core", "wire", "config", "metrics", "engine"]),
 ];
 const UNBOUND: [&str; 1] = ["cli"];

@@ -14,6 +14,7 @@ use super::{ConfigArgs, Outcome, ui_token};
 use crate::config::{Config, LogFormat, Secret};
 use crate::engine::{Engine, Kind, Minted, Reloaded};
 use crate::inbound::{self, control};
+use crate::lasting::lasting;
 use crate::outbound::{self, Exports};
 use crate::store::{self, Store};
 
@@ -51,31 +52,48 @@ async fn serve(config: Config, args: ServeArgs) -> Outcome {
         Some(at) => Some(TcpListener::bind(at).await.map_err(|e| format!("cannot listen on {at} for metrics: {e}; change listen in [metrics]"))?),
     };
     let store = Arc::new(open_store(&config)?);
+    let written = store.ended();
     let exports = Arc::new(outbound::start(&config, &store).await?);
     let engine = Engine::start(config.clone(), store).map_err(|e| e.to_string())?;
     let minted = engine.mint_missing().await.map_err(|e| e.to_string())?;
     let owner_token = engine.mint_owner_token().await.map_err(|e| e.to_string())?;
     let stop = CancellationToken::new();
     let owner = control::bind(&config.data_dir).map_err(|e| format!("{}: the control socket cannot be opened: {e}", config.data_dir.display()))?;
-    let owner = tokio::spawn(control::serve(owner, engine.clone(), bound, stop.clone()));
+    let serve_owner = {
+        let (engine, stop) = (engine.clone(), stop.clone());
+        async move || control::serve(&owner, engine.clone(), bound, stop.clone()).await
+    };
+    let owner = tokio::spawn(lasting("the owner's door", stop.clone(), serve_owner));
     // Before anybody hears that the relay is there: whoever knows may send a signal.
-    let signals = Signals::listen()?;
+    let mut signals = Signals::listen()?;
     note_minted(&engine, &minted, owner_token.is_some()).await;
     engine.keep_up(exports.followers());
     if let Some(listener) = scraped {
         let at = listener.local_addr().map_err(|e| format!("the metrics' listener has no address: {e}"))?;
         println!("metrics at http://{at}/metrics");
-        tokio::spawn(inbound::metrics::serve(listener, engine.clone(), stop.clone()));
+        let (engine, stopping) = (engine.clone(), stop.clone());
+        let serve = async move || inbound::metrics::serve(&listener, engine.clone(), stopping.clone()).await;
+        tokio::spawn(lasting("the metrics' listener", stop.clone(), serve));
     }
     greet(&config, bound, &minted, owner_token.as_ref());
-    tokio::spawn(obey(signals, engine.clone(), exports.clone(), args, stop.clone()));
+    let obedient = {
+        let (engine, exports, stop, written) = (engine.clone(), exports.clone(), stop.clone(), written.clone());
+        async move || obey(&mut signals, &engine, &exports, &args, &written, &stop).await
+    };
+    tokio::spawn(lasting("the listening to signals", stop.clone(), obedient));
 
     inbound::serve(listener, engine.clone(), stop).await;
 
+    let broken = written.is_cancelled();
     let _ = owner.await;
     exports.stop().await;
     let closing = tokio::task::spawn_blocking(move || engine.close());
     closing.await.map_err(|_| "the store did not close well".to_owned())?;
+    if broken {
+        return Err(
+            "the store's writer was broken off by a fault of this program; what was acknowledged is on disk: start the relay again".to_owned()
+        );
+    }
     tracing::info!("stopped");
     Ok(0)
 }
@@ -121,13 +139,21 @@ impl Signals {
     }
 }
 
-/// Stops on SIGTERM and SIGINT; reads the configuration anew on SIGHUP.
-async fn obey(mut signals: Signals, engine: Arc<Engine>, exports: Arc<Exports>, args: ServeArgs, stop: CancellationToken) {
+/// Stops on SIGTERM and SIGINT, and when nothing can be written any more; reads the configuration anew on SIGHUP.
+async fn obey(
+    signals: &mut Signals,
+    engine: &Arc<Engine>,
+    exports: &Exports,
+    args: &ServeArgs,
+    written: &CancellationToken,
+    stop: &CancellationToken,
+) {
     loop {
         tokio::select! {
             _ = signals.terminate.recv() => break,
             _ = signals.interrupt.recv() => break,
-            _ = signals.hangup.recv() => reload(&engine, &exports, &args).await,
+            () = written.cancelled() => break,
+            _ = signals.hangup.recv() => reload(engine, exports, args).await,
         }
     }
     tracing::info!("stopping");

@@ -213,12 +213,9 @@ impl Engine {
                 let outcome = engine.prune(&plan, &mut removed, &mut looked);
                 (outcome, removed, looked)
             });
-            let Ok(pass) = pass.await else {
-                tracing::error!("the removal of old exchanges broke off and is not tried again before the next start");
-                return;
-            };
             let outcome;
-            (outcome, removed, looked) = pass;
+            // What a pass that panicked had counted is gone with it; it is on record all the same.
+            (outcome, removed, looked) = pass.await.unwrap_or_else(|_| (Err("a fault of this program".to_owned()), <_>::default(), <_>::default()));
             match outcome {
                 Ok(()) => failing = false,
                 Err(why) if !std::mem::replace(&mut failing, true) => {
@@ -251,7 +248,7 @@ impl Engine {
             let only = (outcomes.len() < Outcome::ALL.len()).then_some(outcomes.as_slice());
             let old = Old { before: ago(*days), only, floor, beside };
             let mut pass =
-                Pass { old, from: looked.get(days).copied(), bytes: u64::MAX, at: Millis(today * DAY_MS), why: why(plan, *days, outcomes) };
+                Pass { plan, old, from: looked.get(days).copied(), bytes: u64::MAX, at: Millis(today * DAY_MS), why: why(plan, *days, outcomes) };
             let (gone, unread) = self.prune_until(&mut pass, removed)?;
             looked.extend(pass.from.map(|clean| (*days, clean)));
             if gone > 0 || unread > 0 {
@@ -259,17 +256,17 @@ impl Engine {
             }
         }
         if let Some(max) = plan.max_bytes {
-            self.prune_to(max, floor, Millis(today * DAY_MS), removed)?;
+            self.prune_to(plan, max, floor, Millis(today * DAY_MS), removed)?;
         }
         Ok(())
     }
 
     /// Makes room, exported or not. What a piece frees is known only about, so it is looked at again until it is enough.
-    fn prune_to(&self, max: u64, floor: Seq, at: Millis, removed: &mut Removed) -> Result<(), String> {
+    fn prune_to(&self, plan: &Retention, max: u64, floor: Seq, at: Millis, removed: &mut Removed) -> Result<(), String> {
         let (mut first, mut all) = (None, 0);
         loop {
             let used = self.store.used_bytes().map_err(|e| e.to_string())?;
-            if used <= max || self.stopping.is_cancelled() {
+            if used <= max || self.is_over(plan) {
                 if let Some(before) = first {
                     tracing::info!(exchanges = all, before, used, max, exported_up_to = floor.0, "removed the oldest exchanges to make room");
                 }
@@ -277,7 +274,7 @@ impl Engine {
             }
             first.get_or_insert(used);
             let old = Old { before: self.now(), only: None, floor: Seq(u64::MAX), beside: self.now() };
-            let mut pass = Pass { old, from: None, bytes: used - max, at, why: format!("more than {max} bytes").into() };
+            let mut pass = Pass { plan, old, from: None, bytes: used - max, at, why: format!("more than {max} bytes").into() };
             let (gone, _) = self.prune_until(&mut pass, removed)?;
             all += gone;
             if gone == 0 {
@@ -285,6 +282,11 @@ impl Engine {
                 return Ok(());
             }
         }
+    }
+
+    /// The relay stops, or its owner has thought better of it.
+    fn is_over(&self, plan: &Retention) -> bool {
+        self.stopping.is_cancelled() || self.config().retention.as_ref() != Some(plan)
     }
 
     /// How many are gone, and how many were spared for a follower. `pass.from` is then where nothing was left before.
@@ -305,7 +307,7 @@ impl Engine {
             if left == 0 && after.is_some() {
                 pass.from = after;
             }
-            if after.is_none() || freed >= pass.bytes || self.stopping.is_cancelled() {
+            if after.is_none() || freed >= pass.bytes || self.is_over(pass.plan) {
                 return Ok((gone, unread));
             }
             let busy = self.last_seq().0 > seq.0 + pieces;
@@ -326,6 +328,7 @@ impl Engine {
 
 /// Removes the oldest, until so many bytes are gone.
 struct Pass<'a> {
+    plan: &'a Retention,
     old: Old<'a>,
     /// What was asked up to here is not looked at.
     from: Option<RequestId>,
@@ -342,6 +345,7 @@ fn why(plan: &Retention, days: u64, outcomes: &[Outcome]) -> Arc<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
     use crate::core::exchange::{Asked, End, Trail, WhenOffline};
     use crate::core::outcome::Outcome;
     use crate::engine::{AskRequest, Search};
@@ -443,12 +447,13 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn what_a_follower_has_not_read_is_spared() {
         let dir = tempfile::tempdir().unwrap();
-        let engine = start(dir.path(), None).await;
+        let engine = start(dir.path(), Some(Retention::default())).await;
         let (gone, unread) = {
             let engine = engine.clone();
             let prune = move || {
                 let old = Old { before: Millis(engine.now().0 - 30 * DAY_MS), only: None, floor: Seq(600), beside: Millis(0) };
-                let mut pass = Pass { old, from: None, bytes: u64::MAX, at: Millis(1), why: "test".into() };
+                let plan = &Retention::default();
+                let mut pass = Pass { plan, old, from: None, bytes: u64::MAX, at: Millis(1), why: "test".into() };
                 let done = engine.prune_until(&mut pass, &mut Removed::default());
                 // The next pass begins at the first that was spared, not behind it.
                 assert!(engine.store.oldest(pass.from, old, 1_000).unwrap().unread >= 600 - 3 * PIECE as u64);
@@ -457,6 +462,39 @@ mod tests {
             tokio::task::spawn_blocking(prune).await.unwrap().unwrap()
         };
         assert_eq!((gone, unread), (300, 600));
+        stop(engine).await;
+    }
+
+    #[tokio::test]
+    async fn a_pass_that_panics_is_not_the_last_and_a_new_limit_counts_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = start(dir.path(), None).await;
+        engine.keep_up(Vec::new());
+        until("they listen to the configuration", async || engine.config.receiver_count() == 2).await;
+        let keep = |days| {
+            let mut config = Config::clone(&engine.config());
+            config.retention = Some(Retention { days: Some(days), ..Retention::default() });
+            engine.config.send_replace(Arc::new(config));
+        };
+        // More days than can be reckoned with; no configuration that is read has such a number.
+        keep(u64::MAX);
+        // On this one thread the pass has been begun now.
+        tokio::task::yield_now().await;
+        for (days, left) in [(30, 100), (2, 0)] {
+            keep(days);
+            until("the old ones are removed", async || engine.store.exchange_count().unwrap() == left).await;
+        }
+        stop(engine).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_limit_that_is_taken_back_removes_no_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = start(dir.path(), None).await;
+        let (pruning, plan) = (engine.clone(), Retention { days: Some(30), ..Retention::default() });
+        let prune = move || pruning.prune(&plan, &mut Removed::default(), &mut Looked::default());
+        tokio::task::spawn_blocking(prune).await.unwrap().unwrap();
+        assert_eq!(engine.store.exchange_count().unwrap(), 1_000 - PIECE as u64);
         stop(engine).await;
     }
 

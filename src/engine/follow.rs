@@ -49,7 +49,10 @@ impl Engine {
                     tracing::warn!(error = %e, "the search index could not follow; it tries again");
                     RETRY
                 }
-                Err(_) => RETRY,
+                Err(_) => {
+                    tracing::error!("a turn of the search index panicked; it tries again");
+                    RETRY
+                }
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -77,6 +80,9 @@ impl Engine {
     }
 
     async fn open_index(self: &Arc<Self>) -> Option<Arc<Index>> {
+        if let Some(open) = self.history.index.get() {
+            return Some(open.clone());
+        }
         loop {
             let dir = self.config().data_dir.clone();
             match tokio::task::spawn_blocking(move || search::open(&dir)).await {

@@ -63,6 +63,7 @@ use crate::core::ids::{AgentName, ConnectionId, ConversationId, Millis, RequestI
 use crate::core::presence::Present;
 use crate::core::relay::Relay;
 use crate::core::replies::{Replied, Reply};
+use crate::lasting::lasting;
 use crate::store::{Permit, Store, Written};
 
 /// No bot hears sooner that something is unknown to it. What is another's takes longer to find than what is nobody's, more so if it
@@ -142,10 +143,10 @@ impl Engine {
             tasks: TaskTracker::new(),
         });
         engine.name_agents();
-        engine.tasks.spawn(engine.clone().keep_house());
-        engine.tasks.spawn(engine.clone().keep_audit());
-        engine.tasks.spawn(engine.clone().follow_log());
-        engine.tasks.spawn(engine.clone().tell_listeners());
+        engine.keep("the housekeeper", Self::keep_house);
+        engine.keep("the security log", Self::keep_audit);
+        engine.keep("the search index", Self::follow_log);
+        engine.keep("the live feed", Self::tell_listeners);
         Ok(engine)
     }
 
@@ -153,8 +154,14 @@ impl Engine {
     /// cursors in the store say what of the log is not needed any more, each with its name in the metrics.
     pub fn keep_up(self: &Arc<Self>, followers: Vec<(&'static str, String)>) {
         let _ = self.followers.set(followers);
-        self.tasks.spawn(self.clone().back_up_by_the_clock());
-        self.tasks.spawn(self.clone().keep_within_bounds());
+        self.keep("backups by the clock", Self::back_up_by_the_clock);
+        self.keep("the removal of old exchanges", Self::keep_within_bounds);
+    }
+
+    /// Has this go on as long as the relay does.
+    fn keep<F: Future<Output = ()> + Send + 'static>(self: &Arc<Self>, what: &'static str, work: fn(Arc<Self>) -> F) {
+        let engine = self.clone();
+        self.tasks.spawn(lasting(what, self.stopping(), async move || work(engine.clone()).await));
     }
 
     #[must_use]

@@ -48,14 +48,18 @@ pub fn bind(data_dir: &Path) -> io::Result<UnixListener> {
 }
 
 /// Serves until `stop`. `bound`: where the relay listens.
-pub async fn serve(listener: UnixListener, engine: Arc<Engine>, bound: SocketAddr, stop: CancellationToken) {
+pub async fn serve(listener: &UnixListener, engine: Arc<Engine>, bound: SocketAddr, stop: CancellationToken) {
     let tasks = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = stop.cancelled() => break,
         };
-        let Ok((stream, _)) = accepted else { continue };
+        let Ok((stream, _)) = accepted else {
+            // Out of file descriptors, most likely: nothing gets better by trying at once.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            continue;
+        };
         let engine = engine.clone();
         tasks.spawn(async move {
             if let Err(e) = tokio::time::timeout(LINE_TIMEOUT, converse(stream, &engine, bound)).await {

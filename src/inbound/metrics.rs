@@ -84,7 +84,7 @@ fn text(engine: &Engine, method: &Method) -> Response<Body> {
 }
 
 /// On a listener of its own, until `stop`.
-pub async fn serve(listener: TcpListener, engine: Arc<Engine>, stop: CancellationToken) {
+pub async fn serve(listener: &TcpListener, engine: Arc<Engine>, stop: CancellationToken) {
     let (places, tries) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::<Throttle>::default());
     while let Ok(place) = places.clone().acquire_owned().await {
         let accepted = tokio::select! {

@@ -78,7 +78,7 @@ impl Exporter {
     }
 
     /// Ends after `stop`, within the time that the configuration gives.
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(&mut self) {
         let (stop, bound) = (self.stop.clone(), self.sink.export.shutdown);
         let late = async move {
             stop.cancelled().await;
@@ -331,7 +331,7 @@ impl Exporter {
                 Ok(Ok(found)) => return Ok(found),
                 Ok(Err(e @ StoreError::Record(_))) => tracing::warn!(sink = self.sink.name, error = %e, "the export stands still"),
                 Ok(Err(e)) => tracing::debug!(sink = self.sink.name, error = %e, "the log cannot be read yet"),
-                Err(_) => return Err(Stopped),
+                Err(_) => tracing::error!(sink = self.sink.name, "reading the log panicked; the export stands still and tries again"),
             }
             self.rest(STORE_RETRY).await?;
         }

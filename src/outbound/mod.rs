@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Langfuse, Otlp, Secret};
+use crate::lasting::lasting;
 use crate::store::Store;
 use content::Content;
 use exporter::{Dialect, Exporter, Sink};
@@ -49,10 +50,11 @@ pub async fn start(config: &Config, store: &Arc<Store>) -> Result<Exports, Strin
         .map_err(|e| format!("[langfuse]: {e}"))?;
     let otlp = config.otlp.as_ref().map(|section| otlp_sink(section, exports.tokens.subscribe())).transpose().map_err(|e| format!("[otlp]: {e}"))?;
     for sink in [langfuse, otlp].into_iter().flatten() {
-        exports.cursors.push((sink.name, sink.key.clone()));
+        let name = sink.name;
+        exports.cursors.push((name, sink.key.clone()));
         let mut exporter = Exporter::new(sink, store.clone(), exports.stop.clone());
         exporter.find_place().await.map_err(|_| "the store ended before an export began".to_owned())?;
-        exports.tasks.spawn(exporter.run());
+        exports.tasks.spawn(lasting(name, exports.stop.clone(), async move || exporter.run().await));
     }
     exports.tasks.close();
     Ok(exports)

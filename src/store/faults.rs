@@ -87,6 +87,33 @@ fn no_sync_that_fails_loses_or_doubles_anything() {
     }
 }
 
+#[derive(Debug)]
+struct Panicking;
+
+impl Faults for Panicking {
+    fn before(&self, what: Access) -> io::Result<()> {
+        assert!(std::thread::current().name() != Some(WRITER) || what != Access::Write, "a fault of ours");
+        Ok(())
+    }
+}
+
+#[test]
+fn a_writer_that_panics_is_known_to_be_gone_and_holds_nobody_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    assert_eq!(record(&store, vec![ask(1)]), Written::Durable);
+    drop(store);
+    let store = Store::open_on(dir.path(), Some(Arc::new(Panicking))).unwrap();
+    let permit = futures_util::FutureExt::now_or_never(store.reserve()).unwrap().unwrap();
+    let (told, done) = mpsc::sync_channel(1);
+    store.submit(permit, vec![ask(2)], move |written| told.send(written).unwrap());
+    assert!(done.recv_timeout(Duration::from_secs(20)).is_err(), "told and not written");
+    until("the end", || store.ended().is_cancelled());
+    assert!(store.trouble().is_some_and(|why| why.contains("a fault of this program")), "{:?}", store.trouble());
+    drop(store);
+    assert_eq!(Store::open(dir.path()).unwrap().exchange_count().unwrap(), 1);
+}
+
 #[test]
 fn while_the_disk_refuses_nothing_is_called_durable_and_reads_say_so() {
     let dir = tempfile::tempdir().unwrap();

@@ -36,6 +36,7 @@ use std::time::Duration;
 
 use redb::Database;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
 
 use crate::core::effect::Fact;
 use crate::core::ids::{AgentName, Seq};
@@ -156,6 +157,8 @@ pub(crate) struct Shared {
     /// The last position that is on disk, and the last that redb has.
     pub(crate) durable: AtomicU64,
     pub(crate) last: watch::Sender<Seq>,
+    /// The writer is gone.
+    ended: CancellationToken,
 }
 
 impl Shared {
@@ -178,10 +181,16 @@ impl Store {
             metrics: Arc::default(),
             durable: AtomicU64::new(opened.last.0),
             last: watch::Sender::new(opened.last),
+            ended: CancellationToken::new(),
         });
         let (sender, receiver) = mpsc::channel();
         let writer = writer::Writer::new(dir.to_owned(), faults, opened, shared.clone());
-        let thread = std::thread::Builder::new().name(WRITER.into()).spawn(move || writer.run(&receiver)).map_err(StoreError::Thread)?;
+        let watched = shared.clone();
+        let write = move || {
+            let _ended = Ended(watched);
+            writer.run(&receiver);
+        };
+        let thread = std::thread::Builder::new().name(WRITER.into()).spawn(write).map_err(StoreError::Thread)?;
         Ok(Self { sender, places: Arc::new(Semaphore::new(QUEUE)), shared, thread: Mutex::new(Some(thread)) })
     }
 
@@ -249,6 +258,12 @@ impl Store {
         self.shared.last.subscribe()
     }
 
+    /// Hears when nothing will be written any more: after `close`, or because the writer panicked.
+    #[must_use]
+    pub fn ended(&self) -> CancellationToken {
+        self.shared.ended.clone()
+    }
+
     /// The number of the file's layout.
     pub fn format(&self) -> Result<u64, StoreError> {
         tables::format(&*self.database()?).map(Option::unwrap_or_default)
@@ -278,6 +293,18 @@ impl Store {
         {
             tracing::error!("the store's writer thread panicked");
         }
+    }
+}
+
+/// A writer that panicked has ended too; what it was about to write is on disk or not, which only opening it again can tell.
+struct Ended(Arc<Shared>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.say_trouble(Some("its writer was broken off by a fault of this program".into()));
+        }
+        self.0.ended.cancel();
     }
 }
 
