@@ -22,9 +22,12 @@ mod history;
 mod late;
 mod links;
 mod person;
+mod retention;
 mod waiters;
 mod work;
 
+#[cfg(test)]
+mod erased;
 #[cfg(test)]
 mod tests;
 

@@ -1,0 +1,182 @@
+//! Taking off the record by the clock what is older or larger than `[retention]` allows: in small pieces with rests between,
+//! asks first. Owns when that happens and how far it has looked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::Engine;
+use super::erase::PIECE;
+use crate::config::Retention;
+use crate::core::audit::Kind;
+use crate::core::ids::{Millis, RequestId, Seq};
+use crate::core::outcome::Outcome;
+use crate::store::Old;
+
+const EVERY: Duration = Duration::from_secs(3600);
+/// A relay that has just started has better things to do.
+const AFTER_START: Duration = Duration::from_secs(2);
+/// Between two pieces; while asks come in so many times as long as the piece took, at most so long.
+const REST: Duration = Duration::from_millis(5);
+const BUSY_REST: u32 = 4;
+const LONGEST_REST: Duration = Duration::from_secs(1);
+pub(super) const DAY_MS: u64 = 86_400_000;
+
+/// What the clock has removed, until the security log is told: once a day, for it may happen every hour.
+#[derive(Default)]
+pub(super) struct Removed {
+    day: u64,
+    exchanges: u64,
+}
+
+/// How far the exchanges of each age were looked at with nothing left that could go later: the next pass begins there.
+pub(super) type Looked = BTreeMap<u64, RequestId>;
+
+impl Engine {
+    /// Ends when the relay stops.
+    pub(super) async fn keep_within_bounds(self: Arc<Self>) {
+        let mut config = self.config.subscribe();
+        let (mut pause, mut failing) = (AFTER_START, false);
+        let (mut removed, mut looked) = (Removed::default(), Looked::default());
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                Ok(()) = config.changed() => looked.clear(),
+                () = self.stopping.cancelled() => return self.note_removed(&mut removed, u64::MAX).await,
+            }
+            pause = EVERY;
+            let Some(plan) = config.borrow_and_update().retention.clone() else { continue };
+            self.note_removed(&mut removed, self.now().0 / DAY_MS).await;
+            let engine = self.clone();
+            let pass = tokio::task::spawn_blocking(move || {
+                let outcome = engine.prune(&plan, &mut removed, &mut looked);
+                (outcome, removed, looked)
+            });
+            let outcome;
+            // What a pass that panicked had counted is gone with it; it is on record all the same.
+            (outcome, removed, looked) = pass.await.unwrap_or_else(|_| (Err("a fault of this program".to_owned()), <_>::default(), <_>::default()));
+            match outcome {
+                Ok(()) => failing = false,
+                Err(why) if !std::mem::replace(&mut failing, true) => {
+                    tracing::error!(error = %why, "old exchanges could not be removed; it is tried again every hour");
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Tells the security log what was removed on a day that is over by `today`.
+    async fn note_removed(&self, removed: &mut Removed, today: u64) {
+        if removed.exchanges > 0 && removed.day < today {
+            let done = format!("{} exchanges removed by [retention]", removed.exchanges);
+            let _ = self.audit(Kind::Erasure, "relay", None, &done).await;
+            removed.exchanges = 0;
+        }
+    }
+
+    /// One pass over everything that is too old, or too much. Blocks.
+    pub(super) fn prune(&self, plan: &Retention, removed: &mut Removed, looked: &mut Looked) -> Result<(), String> {
+        let floor = self.slowest()?;
+        let today = self.now().0 / DAY_MS;
+        removed.day = today;
+        let ages = plan.ages();
+        let for_ever = ages.values().map(Vec::len).sum::<usize>() < Outcome::ALL.len();
+        let ago = |days: u64| Millis(self.now().0.saturating_sub(days * DAY_MS));
+        let beside = ages.keys().next_back().filter(|_| !for_ever).map_or(Millis(0), |days| ago(*days));
+        for (days, outcomes) in &ages {
+            let only = (outcomes.len() < Outcome::ALL.len()).then_some(outcomes.as_slice());
+            let old = Old { before: ago(*days), only, floor, beside };
+            let mut pass =
+                Pass { plan, old, from: looked.get(days).copied(), bytes: u64::MAX, at: Millis(today * DAY_MS), why: why(plan, *days, outcomes) };
+            let (gone, unread) = self.prune_until(&mut pass, removed)?;
+            looked.extend(pass.from.map(|clean| (*days, clean)));
+            if gone > 0 || unread > 0 {
+                tracing::info!(exchanges = gone, not_exported_yet = unread, why = %pass.why, "removed old exchanges");
+            }
+        }
+        if let Some(max) = plan.max_bytes {
+            self.prune_to(plan, max, floor, Millis(today * DAY_MS), removed)?;
+        }
+        Ok(())
+    }
+
+    /// Makes room, exported or not. What a piece frees is known only about, so it is looked at again until it is enough.
+    fn prune_to(&self, plan: &Retention, max: u64, floor: Seq, at: Millis, removed: &mut Removed) -> Result<(), String> {
+        let (mut first, mut all) = (None, 0);
+        loop {
+            let used = self.store.used_bytes().map_err(|e| e.to_string())?;
+            if used <= max || self.is_over(plan) {
+                if let Some(before) = first {
+                    tracing::info!(exchanges = all, before, used, max, exported_up_to = floor.0, "removed the oldest exchanges to make room");
+                }
+                return Ok(());
+            }
+            first.get_or_insert(used);
+            let old = Old { before: self.now(), only: None, floor: Seq(u64::MAX), beside: self.now() };
+            let mut pass = Pass { plan, old, from: None, bytes: used - max, at, why: format!("more than {max} bytes").into() };
+            let (gone, _) = self.prune_until(&mut pass, removed)?;
+            all += gone;
+            if gone == 0 {
+                tracing::warn!(exchanges = all, used, max, "nothing more can be removed to make room: the rest has not ended, or is no exchange");
+                return Ok(());
+            }
+        }
+    }
+
+    /// The relay stops, or its owner has thought better of it.
+    fn is_over(&self, plan: &Retention) -> bool {
+        self.stopping.is_cancelled() || self.config().retention.as_ref() != Some(plan)
+    }
+
+    /// How many are gone, and how many were spared for a follower. `pass.from` is then where nothing was left before.
+    pub(super) fn prune_until(&self, pass: &mut Pass<'_>, removed: &mut Removed) -> Result<(u64, u64), String> {
+        let (mut after, mut gone, mut left, mut unread, mut freed) = (pass.from, 0, 0, 0, 0);
+        loop {
+            let (begun, seq) = (Instant::now(), self.last_seq());
+            let doomed = self.store.oldest(after, pass.old, PIECE).map_err(|e| e.to_string())?;
+            after = doomed.next;
+            unread += doomed.unread;
+            left += doomed.unread + doomed.open;
+            freed += doomed.bytes;
+            let some = doomed.ids.len() as u64;
+            let pieces = u64::from(!doomed.ids.is_empty() || !doomed.rows.is_empty());
+            self.erase(doomed, pass.at, pass.why.clone())?;
+            gone += some;
+            removed.exchanges += some;
+            if left == 0 && after.is_some() {
+                pass.from = after;
+            }
+            if after.is_none() || freed >= pass.bytes || self.is_over(pass.plan) {
+                return Ok((gone, unread));
+            }
+            let busy = self.last_seq().0 > seq.0 + pieces;
+            std::thread::sleep(if busy { (begun.elapsed() * BUSY_REST).min(LONGEST_REST) } else { REST });
+        }
+    }
+
+    /// How far all of these have come; nothing beyond it is removed for its age. One that has not said yet has read nothing.
+    fn slowest(&self) -> Result<Seq, String> {
+        let mut slowest = Seq(u64::MAX);
+        for (_, cursor) in self.followers.get().into_iter().flatten() {
+            let cursor = self.store.cursor(cursor).map_err(|e| e.to_string())?;
+            slowest = slowest.min(cursor.unwrap_or_default());
+        }
+        Ok(slowest)
+    }
+}
+
+/// Removes the oldest, until so many bytes are gone.
+pub(super) struct Pass<'a> {
+    pub(super) plan: &'a Retention,
+    pub(super) old: Old<'a>,
+    /// What was asked up to here is not looked at.
+    pub(super) from: Option<RequestId>,
+    pub(super) bytes: u64,
+    pub(super) at: Millis,
+    pub(super) why: Arc<str>,
+}
+
+fn why(plan: &Retention, days: u64, outcomes: &[Outcome]) -> Arc<str> {
+    let which = if plan.days == Some(days) { String::new() } else { outcomes.iter().map(|o| o.word()).collect::<Vec<_>>().join(", ") + " " };
+    format!("{which}older than {days} days").into()
+}
