@@ -65,7 +65,7 @@ pub struct Config {
     pub log_format: LogFormat,
     pub doors: DoorLimits,
     pub backups: Option<Backups>,
-    pub retention: Option<Retention>,
+    pub retention: Retention,
     pub ui: Ui,
     /// Whose X-Forwarded-For and X-Forwarded-Proto are believed.
     pub trusted_proxies: Vec<Network>,

@@ -64,6 +64,7 @@ fn every_key_stands_in_the_reference() {
         "searches_per_second",
         "days",
         "status_days",
+        "security_days",
         "max_bytes",
         "every",
         "keep",
@@ -173,19 +174,29 @@ fn backups_are_taken_by_the_clock_when_the_file_says_how_often() {
 
 #[test]
 fn history_is_kept_for_ever_unless_the_file_bounds_it() {
-    assert_eq!(parse("[retention]\n").unwrap().retention, None);
-    let bounds = |text: &str| parse(text).map(|c| c.retention.map(|r| (r.days, r.max_bytes)));
-    assert_eq!(bounds("[retention]\ndays = 90\n"), Ok(Some((Some(90), None))));
-    assert_eq!(bounds("[retention]\nmax_bytes = 5000000\n"), Ok(Some((None, Some(5_000_000)))));
+    let bounds = |text: &str| parse(text).map(|c| (c.retention.days, c.retention.max_bytes));
+    assert_eq!(bounds("[retention]\n"), Ok((None, None)));
+    assert_eq!(bounds("[retention]\ndays = 90\n"), Ok((Some(90), None)));
+    assert_eq!(bounds("[retention]\nmax_bytes = 5000000\n"), Ok((None, Some(5_000_000))));
     assert!(bounds("[retention]\ndays = 0\n").unwrap_err().contains("line 2"));
-    let ages = |text: &str| parse(text).unwrap().retention.unwrap().ages();
+    let ages = |text: &str| parse(text).unwrap().retention.ages();
     let some = ages("[retention]\nstatus_days = { timeout = 7, agent_offline = 7 }\n");
     assert_eq!(some.into_iter().collect::<Vec<_>>(), [(7, vec![Outcome::Timeout, Outcome::AgentOffline])]);
     let all = ages("[retention]\ndays = 90\nstatus_days.ok = 365\nstatus_days.timeout = 7\n");
     assert_eq!((all[&365].as_slice(), all[&7].as_slice(), all[&90].len()), (&[Outcome::Answered][..], &[Outcome::Timeout][..], 14));
+    assert!(parse("").unwrap().retention.ages().is_empty());
     let unknown = bounds("[retention]\nstatus_days.answered = 3\n").unwrap_err();
     assert!(unknown.contains("line 2") && unknown.contains("one of ok, timeout"), "{unknown}");
     assert!(bounds("[retention]\nstatus_days.ok = 0\n").unwrap_err().contains("status_days.ok = 0: a number from 1"));
+}
+
+#[test]
+fn the_security_log_is_kept_for_a_year_and_refusals_take_a_bounded_part_of_it() {
+    let security = |text: &str| parse(text).map(|c| (c.retention.security_days, c.retention.refusals()));
+    assert_eq!(security(""), Ok((Some(365), 100_000)));
+    assert_eq!(security("[retention]\nsecurity_days = 0\nmax_bytes = 2000000000\n"), Ok((None, 100_000)));
+    assert_eq!(security("[retention]\nsecurity_days = 30\nmax_bytes = 2560000\n"), Ok((Some(30), 1_000)));
+    assert!(security("[retention]\nsecurity_days = 40000\n").unwrap_err().contains("a number from 0 to 36500"));
 }
 
 #[test]

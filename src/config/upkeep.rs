@@ -68,6 +68,12 @@ pub(super) fn backups(source: &Source<'_>, raw: &RawBackup, base: &Path, data_di
     Ok(Some(Backups { every: Duration::from_millis(ms), keep, dir }))
 }
 
+/// Refusals by the doors in the security log: a flood of them fills no disk.
+const MAX_REFUSALS: u64 = 100_000;
+/// Bytes that one takes, about.
+const REFUSAL_BYTES: u64 = 256;
+const SECURITY_DAYS: u64 = 365;
+
 /// How much history is kept; `None` in a field: no bound.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Retention {
@@ -75,9 +81,18 @@ pub struct Retention {
     /// Instead of `days`, for what ended so.
     pub status_days: BTreeMap<Outcome, u64>,
     pub max_bytes: Option<u64>,
+    /// Of the security log's entries.
+    pub security_days: Option<u64>,
 }
 
 impl Retention {
+    /// How many refusals of the doors the security log keeps: strangers never take more than a tenth of what is bounded.
+    #[must_use]
+    pub fn refusals(&self) -> usize {
+        let share = self.max_bytes.map_or(MAX_REFUSALS, |max| max / 10 / REFUSAL_BYTES);
+        usize::try_from(share.min(MAX_REFUSALS)).unwrap_or(usize::MAX)
+    }
+
     /// How long which exchanges are kept, in days; what ended as none of these is kept for ever.
     #[must_use]
     pub fn ages(&self) -> BTreeMap<u64, Vec<Outcome>> {
@@ -97,10 +112,10 @@ pub(super) struct RawRetention {
     days: Option<Spanned<u64>>,
     status_days: Option<BTreeMap<String, Spanned<u64>>>,
     max_bytes: Option<Spanned<u64>>,
+    security_days: Option<Spanned<u64>>,
 }
 
-/// `None`: everything is kept.
-pub(super) fn retention(source: &Source<'_>, raw: RawRetention) -> Result<Option<Retention>, ConfigError> {
+pub(super) fn retention(source: &Source<'_>, raw: RawRetention) -> Result<Retention, ConfigError> {
     let days = raw.days.is_some().then(|| source.number(&raw.days, "days", DAYS, 0)).transpose()?;
     let mut status_days = BTreeMap::new();
     for (word, given) in raw.status_days.unwrap_or_default() {
@@ -111,6 +126,6 @@ pub(super) fn retention(source: &Source<'_>, raw: RawRetention) -> Result<Option
         status_days.insert(outcome, source.number(&Some(given), &format!("status_days.{word}"), DAYS, 0)?);
     }
     let max_bytes = raw.max_bytes.is_some().then(|| source.number(&raw.max_bytes, "max_bytes", 1_000_000..=1 << 50, 0)).transpose()?;
-    let retention = Retention { days, status_days, max_bytes };
-    Ok((retention != Retention::default()).then_some(retention))
+    let security = source.number(&raw.security_days, "security_days", 0..=*DAYS.end(), SECURITY_DAYS)?;
+    Ok(Retention { days, status_days, max_bytes, security_days: (security > 0).then_some(security) })
 }

@@ -68,6 +68,18 @@ impl Kind {
         Self::ALL.into_iter().find(|k| k.word() == word)
     }
 
+    /// A door did not let somebody or something in: strangers can bring about as many as they like.
+    #[must_use]
+    pub fn is_refusal(self) -> bool {
+        matches!(self, Self::RefusedAgent | Self::RefusedLogin | Self::RefusedRequest)
+    }
+
+    /// Stands on record as an exchange, and goes with it.
+    #[must_use]
+    pub fn is_ask(self) -> bool {
+        matches!(self, Self::Policy | Self::Loop)
+    }
+
     /// What a refused ask is to the security log; `None` for what merely could not be delivered.
     #[must_use]
     pub fn of_refusal(outcome: Outcome) -> Option<Self> {

@@ -15,7 +15,7 @@ use crate::store::{Doomed, StoreError, Written};
 /// Exchanges taken at once: some milliseconds of the writer's time.
 pub(super) const PIECE: usize = 100;
 /// Exchanges or rows looked at, at once, for those of an agent.
-const LOOK: usize = 1_000;
+pub(super) const LOOK: usize = 1_000;
 
 /// What the owner wants gone.
 #[derive(Clone, PartialEq, Eq, Debug)]

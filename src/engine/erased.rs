@@ -37,15 +37,18 @@ fn old(n: u128, days: u64, now: Millis) -> [Fact; 2] {
     [Fact::Asked(Arc::new(asked)), Fact::Ended { id, end: Arc::new(end), work: Default::default() }]
 }
 
-async fn start(dir: &std::path::Path, retention: Option<Retention>) -> Arc<Engine> {
+async fn record(store: &Store, facts: Vec<Fact>) {
+    let permit = store.reserve().await.unwrap();
+    let (told, done) = oneshot::channel();
+    store.submit(permit, facts, move |written| told.send(written).unwrap());
+    assert_eq!(done.await, Ok(Written::Durable));
+}
+
+async fn start(dir: &std::path::Path, retention: Retention) -> Arc<Engine> {
     let store = Store::open(dir).unwrap();
     if store.exchange_count().unwrap() == 0 {
         let now = Millis(jiff::Timestamp::now().as_millisecond() as u64);
-        let facts = (0..1_000).flat_map(|n| old(n, if n < 900 { 40 } else { 3 }, now)).collect();
-        let permit = store.reserve().await.unwrap();
-        let (told, done) = oneshot::channel();
-        store.submit(permit, facts, move |written| told.send(written).unwrap());
-        assert_eq!(done.await, Ok(Written::Durable));
+        record(&store, (0..1_000).flat_map(|n| old(n, if n < 900 { 40 } else { 3 }, now)).collect()).await;
     }
     let flags = crate::config::Flags { config: Some("/dev/null".into()), data_dir: Some(dir.to_owned()), ..Default::default() };
     let mut config = crate::config::load(&flags, &|_| None).unwrap();
@@ -74,7 +77,7 @@ async fn stop(engine: Arc<Engine>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_older_than_the_limit_goes_while_asks_are_served_and_the_index_follows() {
     let dir = tempfile::tempdir().unwrap();
-    let engine = start(dir.path(), Some(Retention { days: Some(30), ..Retention::default() })).await;
+    let engine = start(dir.path(), Retention { days: Some(30), ..Retention::default() }).await;
     until("indexed", async || found(&engine, "yesteryear").await == 1_000).await;
     engine.keep_up(Vec::new());
     let mut asked = 0;
@@ -94,7 +97,7 @@ async fn what_is_older_than_the_limit_goes_while_asks_are_served_and_the_index_f
 #[tokio::test(flavor = "multi_thread")]
 async fn the_oldest_go_when_there_is_more_than_the_limit() {
     let dir = tempfile::tempdir().unwrap();
-    let engine = start(dir.path(), Some(Retention { max_bytes: Some(500_000), ..Retention::default() })).await;
+    let engine = start(dir.path(), Retention { max_bytes: Some(500_000), ..Retention::default() }).await;
     assert!(engine.store.used_bytes().unwrap() > 700_000);
     engine.keep_up(Vec::new());
     until("there is room", async || engine.store.used_bytes().unwrap() <= 500_000).await;
@@ -106,9 +109,37 @@ async fn the_oldest_go_when_there_is_more_than_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_the_security_log_what_is_too_old_goes_and_of_refusals_only_the_newest_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    // 1,000 refusals are a tenth of this.
+    let engine = start(dir.path(), Retention { security_days: Some(30), max_bytes: Some(2_560_000), ..Retention::default() }).await;
+    let now = engine.now().0;
+    let entry = |days: u64, kind, n: u64| Fact::Audit(Arc::new(Event::new(Millis(now - days * DAY_MS), kind, "", "", &format!("{days} days, {n}"))));
+    let old = (0..1_500).map(|n| entry(40, if n % 2 == 0 { Kind::Login } else { Kind::RefusedLogin }, n));
+    let young = (0..1_200).map(|n| entry(10, Kind::RefusedAgent, n));
+    record(&engine.store, old.chain([entry(20, Kind::Token, 0)]).chain(young).chain([entry(3, Kind::Login, 0)]).collect()).await;
+    let log = async |kind| engine.audit_log(None, kind, 10_000).await.unwrap();
+    assert_eq!(log(None).await.len(), 2_702);
+    engine.keep_up(Vec::new());
+    until("the old and the many are removed", async || log(None).await.len() == 1_002).await;
+    let left: Vec<_> = log(None).await.iter().map(|(_, event)| (event.kind, event.what.to_string())).collect();
+    assert_eq!((&left[0], &left[1_001]), (&(Kind::Login, "3 days, 0".to_owned()), &(Kind::Token, "20 days, 0".to_owned())));
+    let refused = [1, 1_000].map(|at| &left[at]);
+    assert_eq!(refused, [&(Kind::RefusedAgent, "10 days, 1199".to_owned()), &(Kind::RefusedAgent, "10 days, 200".to_owned())]);
+    assert_eq!(engine.store.exchange_count().unwrap(), 1_000, "no exchange made room for them");
+    engine.stop().await;
+    until("the stop puts on record what was removed", async || {
+        let told = log(Some(Kind::Erasure)).await;
+        told.first().is_some_and(|(_, e)| (&*e.who, &*e.what) == ("relay", "1700 entries of the security log removed by [retention]"))
+    })
+    .await;
+    stop(engine).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_follower_has_not_read_is_spared() {
     let dir = tempfile::tempdir().unwrap();
-    let engine = start(dir.path(), Some(Retention::default())).await;
+    let engine = start(dir.path(), Retention::default()).await;
     let (gone, unread) = {
         let engine = engine.clone();
         let prune = move || {
@@ -129,12 +160,12 @@ async fn what_a_follower_has_not_read_is_spared() {
 #[tokio::test]
 async fn a_pass_that_panics_is_not_the_last_and_a_new_limit_counts_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let engine = start(dir.path(), None).await;
+    let engine = start(dir.path(), Retention::default()).await;
     engine.keep_up(Vec::new());
     until("they listen to the configuration", async || engine.config.receiver_count() == 2).await;
     let keep = |days| {
         let mut config = Config::clone(&engine.config());
-        config.retention = Some(Retention { days: Some(days), ..Retention::default() });
+        config.retention = Retention { days: Some(days), ..Retention::default() };
         engine.config.send_replace(Arc::new(config));
     };
     // More days than can be reckoned with; no configuration that is read has such a number.
@@ -151,7 +182,7 @@ async fn a_pass_that_panics_is_not_the_last_and_a_new_limit_counts_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_that_is_taken_back_removes_no_more() {
     let dir = tempfile::tempdir().unwrap();
-    let engine = start(dir.path(), None).await;
+    let engine = start(dir.path(), Retention::default()).await;
     let (pruning, plan) = (engine.clone(), Retention { days: Some(30), ..Retention::default() });
     let prune = move || pruning.prune(&plan, &mut Removed::default(), &mut Looked::default());
     tokio::task::spawn_blocking(prune).await.unwrap().unwrap();
@@ -162,7 +193,7 @@ async fn a_limit_that_is_taken_back_removes_no_more() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_erased_conversation_is_not_found_and_a_dry_run_erases_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let engine = start(dir.path(), None).await;
+    let engine = start(dir.path(), Retention::default()).await;
     until("indexed", async || found(&engine, "yesteryear").await == 1_000).await;
     let what = Unwanted::Conversation(ConversationId::from_u128(3));
     let dry = engine.begin_erase(what.clone(), true, "test").unwrap().await.unwrap().unwrap();

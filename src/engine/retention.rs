@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Engine;
-use super::erase::PIECE;
+use super::erase::{LOOK, PIECE};
 use crate::config::Retention;
 use crate::core::audit::Kind;
 use crate::core::ids::{Millis, RequestId, Seq};
 use crate::core::outcome::Outcome;
-use crate::store::Old;
+use crate::store::{Doomed, Old};
 
 const EVERY: Duration = Duration::from_secs(3600);
 /// A relay that has just started has better things to do.
@@ -27,6 +27,7 @@ pub(super) const DAY_MS: u64 = 86_400_000;
 pub(super) struct Removed {
     day: u64,
     exchanges: u64,
+    entries: u64,
 }
 
 /// How far the exchanges of each age were looked at with nothing left that could go later: the next pass begins there.
@@ -45,7 +46,7 @@ impl Engine {
                 () = self.stopping.cancelled() => return self.note_removed(&mut removed, u64::MAX).await,
             }
             pause = EVERY;
-            let Some(plan) = config.borrow_and_update().retention.clone() else { continue };
+            let plan = config.borrow_and_update().retention.clone();
             self.note_removed(&mut removed, self.now().0 / DAY_MS).await;
             let engine = self.clone();
             let pass = tokio::task::spawn_blocking(move || {
@@ -67,10 +68,11 @@ impl Engine {
 
     /// Tells the security log what was removed on a day that is over by `today`.
     async fn note_removed(&self, removed: &mut Removed, today: u64) {
-        if removed.exchanges > 0 && removed.day < today {
-            let done = format!("{} exchanges removed by [retention]", removed.exchanges);
-            let _ = self.audit(Kind::Erasure, "relay", None, &done).await;
-            removed.exchanges = 0;
+        let some = [(removed.exchanges, "exchanges"), (removed.entries, "entries of the security log")].into_iter().filter(|(n, _)| *n > 0);
+        let what = some.map(|(n, what)| format!("{n} {what}")).collect::<Vec<_>>().join(" and ");
+        if !what.is_empty() && removed.day < today {
+            let _ = self.audit(Kind::Erasure, "relay", None, &format!("{what} removed by [retention]")).await;
+            (removed.exchanges, removed.entries) = (0, 0);
         }
     }
 
@@ -94,6 +96,8 @@ impl Engine {
                 tracing::info!(exchanges = gone, not_exported_yet = unread, why = %pass.why, "removed old exchanges");
             }
         }
+        // Before exchanges make room for it.
+        self.prune_audit(plan, removed)?;
         if let Some(max) = plan.max_bytes {
             self.prune_to(plan, max, floor, Millis(today * DAY_MS), removed)?;
         }
@@ -123,9 +127,29 @@ impl Engine {
         }
     }
 
+    /// Entries of the security log that are too old, and refusals that are too many.
+    fn prune_audit(&self, plan: &Retention, removed: &mut Removed) -> Result<(), String> {
+        let before = Millis(plan.security_days.map_or(0, |days| self.now().0.saturating_sub(days * DAY_MS)));
+        let surplus = self.store.surplus_refusals(plan.refusals()).map_err(|e| e.to_string())?;
+        let (mut after, mut gone) = (Some(Seq(0)), 0);
+        while let Some(from) = after.filter(|_| !self.is_over(plan)) {
+            let (rows, next) = self.store.old_entries(from, before, surplus, LOOK).map_err(|e| e.to_string())?;
+            let some = rows.len() as u64;
+            self.erase(Doomed { rows, ..Doomed::default() }, self.now(), "[retention]".into())?;
+            gone += some;
+            removed.entries += some;
+            after = next;
+            std::thread::sleep(REST);
+        }
+        if gone > 0 {
+            tracing::info!(entries = gone, "removed old entries of the security log");
+        }
+        Ok(())
+    }
+
     /// The relay stops, or its owner has thought better of it.
     fn is_over(&self, plan: &Retention) -> bool {
-        self.stopping.is_cancelled() || self.config().retention.as_ref() != Some(plan)
+        self.stopping.is_cancelled() || self.config().retention != *plan
     }
 
     /// How many are gone, and how many were spared for a follower. `pass.from` is then where nothing was left before.

@@ -5,9 +5,10 @@ use std::collections::HashSet;
 
 use redb::{Key, ReadTransaction, ReadableTable, ReadableTableMetadata, Table, TableDefinition, Value, WriteTransaction};
 
-use super::record::{decode, is_beside};
+use super::record::{NOTHING, decode, is_beside};
 use super::tables::{ERASED, EXCHANGES, KEYS, LOG, SECURITY, THREADS, Visitor, visit};
 use super::{Store, StoreError};
+use crate::core::audit::Kind;
 use crate::core::effect::{Erasure, Fact};
 use crate::core::ids::{AgentName, ConversationId, Millis, RequestId, Seq};
 use crate::core::outcome::Outcome;
@@ -127,6 +128,50 @@ impl Store {
         Ok((rows, (looked == count).then_some(last)))
     }
 
+    /// The position up to which refusals of the doors are more than the newest `keep`.
+    pub fn surplus_refusals(&self, keep: usize) -> Result<Seq, StoreError> {
+        let security = self.read()?.open_table(SECURITY)?;
+        let mut left = keep;
+        for row in security.iter()?.rev() {
+            let (seq, word) = row?;
+            if !Kind::parse(word.value()).is_some_and(Kind::is_refusal) {
+                continue;
+            }
+            if left == 0 {
+                return Ok(Seq(seq.value()));
+            }
+            left -= 1;
+        }
+        Ok(Seq(0))
+    }
+
+    /// Of the `count` entries of the security log after `after`, those that are older than `before`, or refusals up to
+    /// `surplus`; and where to go on. Refused asks go with their exchanges.
+    pub fn old_entries(&self, after: Seq, before: Millis, surplus: Seq, count: usize) -> Result<(Vec<Seq>, Option<Seq>), StoreError> {
+        let read = self.read()?;
+        let (security, log) = (read.open_table(SECURITY)?, read.open_table(LOG)?);
+        let (mut rows, mut looked, mut last) = (Vec::new(), 0, after);
+        for row in security.range(after.0 + 1..)?.take(count) {
+            let (seq, word) = row?;
+            (last, looked) = (Seq(seq.value()), looked + 1);
+            let kind = Kind::parse(word.value());
+            if kind.is_some_and(Kind::is_ask) {
+                continue;
+            }
+            let old = match log.get(last.0)?.map(|bytes| decode(bytes.value())).transpose()? {
+                Some(Fact::Audit(event)) => event.at < before,
+                _ => false,
+            };
+            if old || (last <= surplus && kind.is_some_and(Kind::is_refusal)) {
+                rows.push(last);
+            } else if last > surplus {
+                // The next are younger.
+                return Ok((rows, None));
+            }
+        }
+        Ok((rows, (looked == count).then_some(last)))
+    }
+
     /// The bytes that everything on record takes, free pages of the file not counted. Reads every page.
     pub fn used_bytes(&self) -> Result<u64, StoreError> {
         let mut used = Used { read: &self.read()?, bytes: 0 };
@@ -240,7 +285,7 @@ pub(super) struct Tables<'a, 't> {
 impl Tables<'_, '_> {
     /// `seq` is the fact's own position: nothing after it is touched.
     pub(super) fn erase(&mut self, write: &WriteTransaction, erasure: &Erasure, seq: u64) -> Result<(), StoreError> {
-        let mut gone = 0;
+        let (mut gone, mut security) = (0, write.open_table(SECURITY)?);
         for id in &erasure.ids {
             let id = id.as_u128();
             let Some((asked, ended, late)) = self.exchanges.remove(id)?.map(|p| p.value()) else { continue };
@@ -250,7 +295,7 @@ impl Tables<'_, '_> {
             for position in [ended, late] {
                 self.log.remove(position)?;
             }
-            write.open_table(SECURITY)?.remove(asked)?;
+            security.remove(asked)?;
             // One that cannot be read leaves a line in a thread that leads nowhere, which readers pass over.
             if let Some(Ok(Fact::Asked(asked) | Fact::Refused(asked, _))) = question {
                 self.threads.remove((asked.conversation.as_u128(), id))?;
@@ -265,6 +310,11 @@ impl Tables<'_, '_> {
         }
         for row in erasure.rows.iter().filter(|row| row.0 < seq) {
             self.log.remove(row.0)?;
+            security.remove(row.0)?;
+        }
+        if erasure.ids.is_empty() {
+            // Else what is removed would leave its numbers for ever.
+            self.log.insert(seq, NOTHING)?;
         }
         if gone > 0 {
             let mut erased = write.open_table(ERASED)?;

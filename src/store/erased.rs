@@ -9,7 +9,7 @@ use std::sync::mpsc::sync_channel;
 use super::tests::{asked, end, record};
 use super::*;
 use crate::core::effect::Erasure;
-use crate::core::exchange::{Late, Record};
+use crate::core::exchange::{End, Late, Record};
 use crate::core::ids::{ConversationId, Millis, RequestId};
 use crate::core::outcome::Outcome;
 
@@ -99,6 +99,43 @@ fn an_erasure_survives_a_crash_and_happens_once() {
     assert_eq!(record(&store, vec![question(3, 3, "more")]), Written::Durable);
     assert_eq!(store.newest(None, 10).unwrap().len(), 2);
     assert_eq!(*store.last().borrow(), Seq(6));
+}
+
+#[test]
+fn of_the_security_log_the_old_goes_and_the_surplus_and_what_is_an_exchange_stays_with_it() {
+    use crate::core::audit::{Event, Kind};
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let entry = |at: u64, kind| Fact::Audit(Arc::new(Event::new(Millis(at), kind, "", "", "secret")));
+    let refused = |n: u128| {
+        let end = End { outcome: Outcome::LoopLimit, text: "".into(), at: Millis(1), call: None, by: None };
+        Fact::Refused(Arc::new(asked(n << 80, n, "a loop")), Arc::new(end))
+    };
+    // Positions 1 to 8.
+    let kinds = [(1, Kind::Login), (1, Kind::RefusedAgent)].map(|(at, kind)| entry(at, kind));
+    record(
+        &store,
+        [&kinds[..], &[refused(1), entry(5, Kind::Login), entry(5, Kind::RefusedLogin)], &[5, 6, 7].map(|at| entry(at, Kind::RefusedAgent))].concat(),
+    );
+    let surplus = |keep| store.surplus_refusals(keep).unwrap();
+    assert_eq!([0, 2, 4, 5, 100].map(surplus), [8, 6, 2, 0, 0].map(Seq));
+    let old = |after, before, surplus, count| store.old_entries(Seq(after), Millis(before), Seq(surplus), count).unwrap();
+    assert_eq!(old(0, 0, 0, 100), (vec![], None));
+    assert_eq!(old(0, 5, 0, 2), (vec![Seq(1), Seq(2)], Some(Seq(2))));
+    assert_eq!(old(2, 5, 0, 100), (vec![], None));
+    assert_eq!(old(0, 0, 6, 100), (vec![Seq(2), Seq(5), Seq(6)], None));
+    erase(&store, Doomed { rows: old(0, 5, 6, 100).0, ..Doomed::default() });
+    let left = |store: &Store| store.audit(None, None, 100).unwrap().iter().map(|(seq, event)| (seq.0, event.kind)).collect::<Vec<_>>();
+    let kept = [(8, Kind::RefusedAgent), (7, Kind::RefusedAgent), (4, Kind::Login), (3, Kind::Loop)];
+    assert_eq!(left(&store), kept);
+    assert_eq!(surplus(2), Seq(0), "the index has no more than these two");
+    // Whoever follows the log goes on from anywhere in it; of the removal itself no number is left.
+    assert_eq!(store.log(Seq(1), 100).unwrap().iter().map(|(seq, _)| seq.0).collect::<Vec<_>>(), [3, 4, 7, 8, 9]);
+    assert!(matches!(&store.log(Seq(8), 1).unwrap()[0].1, Fact::Erased(erasure) if erasure.rows.is_empty()));
+    drop(store);
+    let store = Store::open(dir.path()).unwrap();
+    assert_eq!((left(&store), *store.last().borrow()), (kept.to_vec(), Seq(9)));
+    assert_eq!(store.erasures().unwrap(), []);
 }
 
 #[test]

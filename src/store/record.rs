@@ -241,8 +241,9 @@ pub(super) fn is_beside(bytes: &[u8]) -> bool {
     [r#"{"t":"received""#, r#"{"t":"queued""#, r#"{"t":"presence""#, r#"{"t":"erased""#].iter().any(|tag| bytes.starts_with(tag.as_bytes()))
 }
 
-/// What stands in the log for a late answer to an exchange that was erased meanwhile.
-pub(super) const NOTHING: &[u8] = br#"{"t":"erased","at":0,"why":"a late answer to what was erased"}"#;
+/// What stands in the log where a fact leaves nothing: a late answer to an exchange that was erased meanwhile, or the removal
+/// of rows alone.
+pub(super) const NOTHING: &[u8] = br#"{"t":"erased","at":0,"why":"nothing is left of this"}"#;
 
 pub(super) fn decode(bytes: &[u8]) -> Result<Fact, StoreError> {
     let stored: StoredFact = serde_json::from_slice(bytes).map_err(bad)?;

@@ -69,7 +69,7 @@ pub(super) fn check(findings: &mut Findings, config: &Config) {
             "lower ask_timeout_ms or raise max_exchange_ms",
         );
     }
-    let (kept, answers) = (config.retention.as_ref().and_then(|r| r.days), ms(config.keep_answers) / 86_400_000);
+    let (kept, answers) = (config.retention.days, ms(config.keep_answers) / 86_400_000);
     if let Some(days) = kept.filter(|days| *days < answers) {
         findings.warn(
             "limits",

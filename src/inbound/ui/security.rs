@@ -80,7 +80,7 @@ fn log(view: &View, events: &[(Seq, Event)], kind: Option<Kind>) -> Markup {
 
 fn entry(view: &View, event: &Event) -> Markup {
     let words = view.words();
-    let bad = matches!(event.kind, Kind::RefusedAgent | Kind::RefusedLogin | Kind::RefusedRequest | Kind::Policy | Kind::Loop);
+    let bad = event.kind.is_refusal() || event.kind.is_ask();
     html! {
         time datetime=(when::iso(event.at)) title=(when::full(event.at, &view.zone, view.lang)) { (when::short(event.at, &view.zone, view.lang, true)) }
         span class=(if bad { "kind bad" } else { "kind" }) { (word(words, event.kind)) }
