@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use hyper::{Response, StatusCode};
 
 use super::gate::{Share, TooMuch};
-use super::{Body, error, refused};
+use super::{Body, OnRecord, error, refused};
 use crate::engine::Engine;
 
 /// Bytes that one bot, or one address at the page, may have under way half sent: eight of the largest bodies.
@@ -54,6 +54,8 @@ impl Broken {
             Self::Slow => (StatusCode::REQUEST_TIMEOUT, "time of a body", format!("the body did not arrive within {} seconds", TIMEOUT.as_secs())),
         };
         refused(engine, rule, who, address, &why);
-        error(status, &why)
+        let mut response = error(status, &why);
+        response.extensions_mut().insert(OnRecord);
+        response
     }
 }

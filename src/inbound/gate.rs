@@ -1,5 +1,5 @@
 //! How much of the doors one caller may take: requests and frames of one bot, requests of one address, sockets, connections,
-//! bytes under way, and searches in all. Each table is bounded; who is over a limit is told which, and when to come back.
+//! bytes under way both ways, and searches in all. Each table is bounded; who is over a limit is told which, and when to come back.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,6 +10,7 @@ use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 
 use super::throttle::Throttle;
+use super::untaken::Untaken;
 use super::{Body, refused};
 use crate::config::DoorLimits;
 use crate::core::ids::{AgentName, Millis};
@@ -39,6 +40,8 @@ pub(super) struct Gate {
     /// Bytes of requests and frames that are not whole yet: of bots, and of whoever sends forms.
     pub half_sent: Arc<Shares<AgentName>>,
     pub half_sent_forms: Arc<Shares<IpAddr>>,
+    /// Bytes of results that bots have not taken yet.
+    untaken: Arc<Shares<AgentName>>,
 }
 
 impl Gate {
@@ -50,6 +53,11 @@ impl Gate {
     /// A request from this address.
     pub(super) fn address(&self, now: Millis, address: IpAddr, limits: &DoorLimits) -> Result<(), TooMuch> {
         pass(&self.addresses, now, &address, "requests_per_second_per_address", limits.requests_per_second_per_address)
+    }
+
+    /// For the result of a call of this bot.
+    pub(super) fn room(&self, name: &AgentName) -> Arc<Untaken> {
+        Untaken::new(self.untaken.share(name.clone()))
     }
 
     /// A request that searches.

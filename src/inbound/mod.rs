@@ -16,6 +16,7 @@ mod server;
 mod throttle;
 mod tools;
 mod ui;
+mod untaken;
 mod websocket;
 
 pub use server::serve;
@@ -25,7 +26,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
-use hyper::{Response, StatusCode, header};
+use hyper::{Method, Response, StatusCode, Uri, header};
 
 use crate::engine::{Engine, Kind};
 
@@ -44,6 +45,26 @@ pub(crate) fn error(status: StatusCode, message: &str) -> Response<Body> {
 /// Puts on record that a door did not take something, by which rule. Counted together with what is alike.
 fn refused(engine: &Engine, rule: &'static str, who: &str, address: IpAddr, what: &str) {
     engine.audit_counted(Kind::RefusedRequest, rule, who, Some(address.to_canonical()), what);
+}
+
+/// A response whose refusal is on record already.
+#[derive(Clone)]
+struct OnRecord;
+
+/// Puts on record that a request was answered as one that does not fit here: nothing at its address, a wrong method, unreadable.
+fn misfit(engine: &Engine, who: &str, address: IpAddr, request: &(Method, Uri), response: &Response<Body>) {
+    let rule = match response.status() {
+        StatusCode::NOT_FOUND => "no such address",
+        StatusCode::METHOD_NOT_ALLOWED => "wrong method",
+        StatusCode::BAD_REQUEST | StatusCode::NOT_ACCEPTABLE | StatusCode::UNSUPPORTED_MEDIA_TYPE | StatusCode::UNPROCESSABLE_ENTITY => {
+            "unreadable request"
+        }
+        _ => return,
+    };
+    if response.extensions().get::<OnRecord>().is_none() {
+        let (method, uri) = request;
+        refused(engine, rule, who, address, &format!("{} for {method} {}", response.status().as_u16(), uri.path()));
+    }
 }
 
 /// `allowed`: what the address does take.

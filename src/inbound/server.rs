@@ -31,7 +31,8 @@ use crate::engine::{Engine, Kind, caller};
 const FIRST_BYTE: Duration = Duration::from_secs(10);
 /// For the head of a request, and between two requests: shorter breaks clients that keep connections for later.
 const HEADER: Duration = Duration::from_secs(75);
-const MAX_HEAD: usize = 64 * 1024;
+/// What Node takes too. Of each connection so much may be half sent: it is most of what ten thousand hostile ones can hold.
+const MAX_HEAD: usize = 16 * 1024;
 /// What a page's form brings: an answer that a person writes, percent-encoded.
 const MAX_FORM: usize = 1 << 20;
 /// What is still under way at a stop gets so long to end.
@@ -182,9 +183,19 @@ impl Service<Request<Incoming>> for PerConnection {
 }
 
 impl Router {
-    async fn route(self, mut request: Request<Incoming>, from: SocketAddr, place: Arc<Place>) -> Response<Body> {
+    async fn route(self, request: Request<Incoming>, from: SocketAddr, place: Arc<Place>) -> Response<Body> {
+        let (engine, asked) = (self.engine.clone(), (request.method().clone(), request.uri().clone()));
+        let peer = peer::of(&engine.config(), from.ip(), request.uri(), request.headers());
+        let response = self.answer(request, peer, place).await;
+        // A bot's are noted with its name, and who may read the page may mistype an address there.
+        if asked.1.path() != "/mcp" && !ui::door::is_page(asked.1.path()) {
+            super::misfit(&engine, "", peer.address, &asked, &response);
+        }
+        response
+    }
+
+    async fn answer(self, mut request: Request<Incoming>, peer: Peer, place: Arc<Place>) -> Response<Body> {
         let config = self.engine.config();
-        let peer = peer::of(&config, from.ip(), request.uri(), request.headers());
         if let Some((rule, why)) = hosts::check(&config, request.uri(), request.headers()) {
             refused(&self.engine, rule, "", peer.address, &why);
             return error(StatusCode::FORBIDDEN, &why);

@@ -1,11 +1,15 @@
 //! THE dispatcher: every tool call of both doors goes through `call`, so that MCP and WebSocket have the very same tools,
 //! results and rules.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::gate::TooMuch;
+use super::refused;
+use super::untaken::Untaken;
 use crate::config::TokenHash;
 use crate::core::exchange::{Record, WhenOffline};
 use crate::core::ids::{AgentName, RequestId};
@@ -15,39 +19,76 @@ use crate::wire;
 use crate::wire::results::{self, Report};
 use crate::wire::tools::{Call, Misuse, parse};
 
-/// What comes with a call beside its arguments.
-#[derive(Clone, Debug, Default)]
+/// Who calls, from where, and what comes with a call beside its arguments.
+#[derive(Clone)]
 pub(super) struct Context {
+    pub caller: AgentName,
+    pub address: IpAddr,
     /// The bot's id for the call: sent again after a lost connection it is the same call.
     pub call_id: Option<Arc<str>>,
     pub traceparent: Option<String>,
+    /// Kept by the door until the result is on its way.
+    pub room: Arc<Untaken>,
 }
 
-/// Runs one call for `caller`. The result is JSON; misuse is the caller's fault and no result.
-pub(super) async fn call(
-    engine: &Arc<Engine>,
-    caller: &AgentName,
-    tool: &str,
-    arguments: Map<String, Value>,
-    context: Context,
-) -> Result<String, Misuse> {
+impl Context {
+    fn note(&self, engine: &Engine, over: &TooMuch) {
+        over.note(engine, self.caller.as_str(), self.address);
+    }
+}
+
+/// Runs one call. The result is JSON; misuse is the caller's fault and no result.
+pub(super) async fn call(engine: &Arc<Engine>, tool: &str, arguments: Map<String, Value>, context: &Context) -> Result<String, Misuse> {
     let name = wire::tools::label(tool);
     let call = parse(tool, arguments).inspect_err(|_| engine.metrics().called(name, "misuse"))?;
+    let told = Told { engine, tool: name, context };
     if matches!(call, Call::ListAgents) {
-        engine.metrics().called(name, "ok");
-        return Ok(json(&results::agents(&engine.present(Some(caller)))));
+        return Ok(told.list(&results::agents(&engine.present(Some(&context.caller)))));
     }
-    let report = run(engine, caller, call, context).await.unwrap_or_else(|e| {
-        tracing::error!(agent = %caller, tool, error = %e, "a tool call met the store's trouble");
+    let report = run(engine, call, context).await.unwrap_or_else(|e| {
+        tracing::error!(agent = %context.caller, tool, error = %e, "a tool call met the store's trouble");
         results::unavailable()
     });
-    Ok(told(engine, name, &report))
+    Ok(told.report(report))
 }
 
-/// A result's text, counted.
-pub(super) fn told(engine: &Engine, tool: &'static str, report: &Report) -> String {
-    engine.metrics().called(tool, report.error.unwrap_or("ok"));
-    json(report)
+/// A result as text: counted, as much of it as there is room for, and on record if it tells of nothing of the caller's.
+pub(super) struct Told<'a> {
+    pub engine: &'a Engine,
+    pub tool: &'static str,
+    pub context: &'a Context,
+}
+
+impl Told<'_> {
+    pub(super) fn report(&self, report: Report) -> String {
+        let report = match self.context.room.hold(report.weight()) {
+            Ok(()) => report,
+            Err(over) => {
+                self.context.note(self.engine, &over);
+                report.fetched_later(over.limit, over.max)
+            }
+        };
+        if report.error == Some(results::UNKNOWN_REQUEST) {
+            let what = format!("{}: no such request of its own", self.tool);
+            refused(self.engine, "no such request", self.context.caller.as_str(), self.context.address, &what);
+        }
+        self.engine.metrics().called(self.tool, report.error.unwrap_or("ok"));
+        json(&report)
+    }
+
+    fn list(&self, agents: &[impl serde::Serialize]) -> String {
+        let list = json(&agents);
+        match self.context.room.hold(list.len()) {
+            Ok(()) => {
+                self.engine.metrics().called(self.tool, "ok");
+                list
+            }
+            Err(over) => {
+                self.context.note(self.engine, &over);
+                self.report(results::too_fast(over.limit, over.max as u64, over.retry_in_ms))
+            }
+        }
+    }
 }
 
 /// What `ask_agent` asks for, as the engine takes it.
@@ -63,27 +104,28 @@ pub(super) fn ask_request(call: Call, context: &Context) -> Option<AskRequest> {
     Some(AskRequest { to, message, conversation: conversation_id, when_offline, key, traceparent: context.traceparent.clone() })
 }
 
-async fn run(engine: &Arc<Engine>, caller: &AgentName, call: Call, context: Context) -> Result<Report, StoreError> {
+async fn run(engine: &Arc<Engine>, call: Call, context: &Context) -> Result<Report, StoreError> {
+    let caller = &context.caller;
     match call {
-        Call::Reply { request_id, answer } => replied(engine, caller, &request_id, Reply::Answer(answer.into()), context).await,
+        Call::Reply { request_id, answer } => replied(engine, &request_id, Reply::Answer(answer.into()), context).await,
         Call::Fail { request_id, error, detail } => {
             let why = detail.filter(|d| !d.trim().is_empty()).unwrap_or(error);
-            replied(engine, caller, &request_id, Reply::Failure(why.into()), context).await
+            replied(engine, &request_id, Reply::Failure(why.into()), context).await
         }
         Call::GetAnswer { request_id, wait_seconds } => {
             let Some(id) = RequestId::parse(&request_id) else { return Ok(results::unknown_request()) };
             Ok(fetched(engine.get_answer(caller, id, Duration::from_secs(wait_seconds)).await?))
         }
-        other => match ask_request(other, &context) {
+        other => match ask_request(other, context) {
             Some(request) => Ok(asked(engine, &engine.ask(caller, request).await?).await),
             None => Ok(Report::default()),
         },
     }
 }
 
-async fn replied(engine: &Arc<Engine>, caller: &AgentName, request_id: &str, reply: Reply, context: Context) -> Result<Report, StoreError> {
+async fn replied(engine: &Arc<Engine>, request_id: &str, reply: Reply, context: &Context) -> Result<Report, StoreError> {
     let Some(id) = RequestId::parse(request_id) else { return Ok(results::unknown_request()) };
-    Ok(results::replied(&engine.reply(caller, id, reply, context.call_id).await?))
+    Ok(results::replied(&engine.reply(&context.caller, id, reply, context.call_id.clone()).await?))
 }
 
 /// The result of an ask, with the late answers that come with it.

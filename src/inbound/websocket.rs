@@ -12,6 +12,7 @@ use hyper::upgrade::Upgraded;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_tungstenite::WebSocketStream;
@@ -24,11 +25,12 @@ use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use super::gate::Gate;
 use super::metered::Metered;
 use super::server::Place;
+use super::untaken::Untaken;
 use super::{Body, refused, tools};
 use crate::core::ids::AgentName;
 use crate::engine::{Connection, Engine, ToBot as Told};
 use crate::wire::frames::{FromBot, ToBot, parse};
-use crate::wire::results;
+use crate::wire::results::{self, Report};
 use crate::wire::tools::REPLY;
 
 /// As large as the body of a POST to /mcp.
@@ -131,11 +133,14 @@ struct Session {
     address: IpAddr,
     /// Nothing is read before: the bot sent more than it may.
     slowed: Option<Instant>,
-    calls: JoinSet<(Value, Value)>,
+    calls: JoinSet<Called>,
     introduced: bool,
     restarting: bool,
     silent_pings: u32,
 }
+
+/// A call's id and result, and the room that the result takes until it is sent.
+type Called = (Value, Box<RawValue>, Arc<Untaken>);
 
 /// Why a session ends, as the close frame says it. `None`: there is nobody to tell.
 type End = Option<(CloseCode, &'static str)>;
@@ -209,7 +214,7 @@ impl Session {
                 // A call is told so, everything else is taken, only later. So is an answer: it must not be lost.
                 (FromBot::Call { id, tool, .. }, Some(over)) if tool != REPLY => {
                     let report = results::too_fast(over.limit, over.max as u64, over.retry_in_ms);
-                    self.send_result(&Value::from(&*id), &serde_json::to_value(report).unwrap_or_default()).await
+                    self.send_result(&Value::from(&*id), &raw(&report)).await
                 }
                 (frame, _) => self.obey(frame).await,
             },
@@ -267,24 +272,25 @@ impl Session {
             return self.send_result(&Value::from(&*id), &misuse(text)).await;
         }
         let (engine, caller) = (self.engine.clone(), self.connection.name.clone());
+        let room = self.gate.room(&caller);
+        let context = tools::Context { caller, address: self.address, call_id: Some(id.clone()), traceparent, room };
         self.calls.spawn(async move {
-            let context = tools::Context { call_id: Some(id.clone()), traceparent };
-            let result = match tools::call(&engine, &caller, &tool, arguments, context).await {
-                Ok(json) => serde_json::from_str(&json).unwrap_or_default(),
+            let result = match tools::call(&engine, &tool, arguments, &context).await {
+                Ok(json) => RawValue::from_string(json).unwrap_or_default(),
                 Err(wrong) => misuse(wrong.to_string()),
             };
-            if engine.stopping().is_cancelled() && result["error"] == "still_working" {
+            if engine.stopping().is_cancelled() && is_unfinished(&result) {
                 // The bot sends its call again after the restart and gets the one result then.
                 std::future::pending::<()>().await;
             }
-            (Value::from(&*id), result)
+            (Value::from(&*id), result, context.room)
         });
         Ok(())
     }
 
-    async fn answer(&mut self, done: Result<(Value, Value), tokio::task::JoinError>) -> Result<(), End> {
+    async fn answer(&mut self, done: Result<Called, tokio::task::JoinError>) -> Result<(), End> {
         match done {
-            Ok((id, result)) => self.send_result(&id, &result).await,
+            Ok((id, result, _room)) => self.send_result(&id, &result).await,
             Err(e) => {
                 tracing::error!(agent = %self.connection.name, error = %e, "a tool call panicked");
                 Ok(())
@@ -292,7 +298,7 @@ impl Session {
         }
     }
 
-    async fn send_result(&mut self, id: &Value, result: &Value) -> Result<(), End> {
+    async fn send_result(&mut self, id: &Value, result: &RawValue) -> Result<(), End> {
         let text = ToBot::result(id, result).text();
         self.send(Message::text(text)).await
     }
@@ -351,8 +357,20 @@ async fn until(moment: Option<Instant>) {
     }
 }
 
-fn misuse(message: String) -> Value {
-    serde_json::to_value(results::misuse(message)).unwrap_or_default()
+fn misuse(message: String) -> Box<RawValue> {
+    raw(&results::misuse(message))
+}
+
+fn raw(report: &Report) -> Box<RawValue> {
+    serde_json::value::to_raw_value(report).unwrap_or_default()
+}
+
+fn is_unfinished(result: &RawValue) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Word<'a> {
+        error: Option<&'a str>,
+    }
+    serde_json::from_str::<Word<'_>>(result.get()).is_ok_and(|word| word.error == Some(results::STILL_WORKING))
 }
 
 #[cfg(test)]

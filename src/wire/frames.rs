@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::core::effect::Wake;
@@ -108,7 +109,7 @@ pub enum ToBot<'a> {
         #[serde(rename = "type")]
         kind: &'static str,
         id: &'a Value,
-        result: &'a Value,
+        result: &'a RawValue,
     },
     Answer {
         #[serde(rename = "type")]
@@ -149,7 +150,7 @@ impl<'a> ToBot<'a> {
     }
 
     #[must_use]
-    pub fn result(id: &'a Value, result: &'a Value) -> Self {
+    pub fn result(id: &'a Value, result: &'a RawValue) -> Self {
         Self::Result { kind: "result", id, result }
     }
 

@@ -49,6 +49,10 @@ pub struct Report {
     pub recorded: Option<bool>,
 }
 
+/// Words of `error` that are no outcome.
+pub const UNKNOWN_REQUEST: &str = "unknown_request";
+pub const STILL_WORKING: &str = "still_working";
+
 /// `answer`, or why it is not here.
 #[derive(Serialize, Debug, Clone, PartialEq, Eq)]
 pub struct LateAnswer {
@@ -80,6 +84,23 @@ impl Report {
             });
         }
         self
+    }
+
+    /// Bytes of the parts that can be long.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let late = self.late_answers.iter().map(|late| late.answer.as_ref().map_or(0, String::len));
+        self.answer.as_ref().map_or(0, String::len) + self.message.as_ref().map_or(0, String::len) + late.sum::<usize>()
+    }
+
+    /// The same, told without what is too much to hand over now. An asker treats it like one whose answer is not there yet.
+    #[must_use]
+    pub fn fetched_later(self, limit: &'static str, max: usize) -> Self {
+        let message = format!(
+            "It has ended, but {limit} would be more than {max}. Do not ask again: it is kept. Take your other results, then call get_answer with this request_id."
+        );
+        let Self { request_id, conversation_id, .. } = self;
+        Self { request_id, conversation_id, limit: Some(limit), ..Self::failure(STILL_WORKING, message) }
     }
 
     fn failure(error: &'static str, message: String) -> Self {
@@ -148,7 +169,7 @@ pub fn still_working(id: RequestId, conversation: ConversationId, to: &str) -> R
     let message = format!(
         "{to} is still working on it. Do not ask again: the answer is kept. Call get_answer with this request_id (it can wait for you with wait_seconds), or go on with something else and fetch it later."
     );
-    Report::failure("still_working", message).of(id, conversation)
+    Report::failure(STILL_WORKING, message).of(id, conversation)
 }
 
 #[must_use]
@@ -165,7 +186,7 @@ pub fn queued(id: RequestId, conversation: ConversationId, to: &str, position: O
 #[must_use]
 pub fn unknown_request() -> Report {
     let message = "There is no such request of yours. Use the request_id exactly as you were given it.";
-    Report::failure("unknown_request", message.to_owned())
+    Report::failure(UNKNOWN_REQUEST, message.to_owned())
 }
 
 #[must_use]

@@ -37,5 +37,6 @@ mod stop;
 mod store_trouble;
 mod torture;
 mod trust;
+mod untaken;
 mod wakes;
 mod websocket;

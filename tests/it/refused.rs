@@ -21,7 +21,7 @@ async fn entries(relay: &Relay, kind: &str) -> Vec<Value> {
 }
 
 /// Waits for the entry whose text has `part`; it names `who`.
-async fn noted(relay: &Relay, kind: &str, who: &str, part: &str) -> Value {
+pub async fn noted(relay: &Relay, kind: &str, who: &str, part: &str) -> Value {
     let found = async || entries(relay, kind).await.into_iter().find(|e| e["what"].as_str().unwrap_or_default().contains(part));
     let entry = until(&format!("{part} stands in the security log"), found).await;
     assert_eq!(entry["who"].as_str().unwrap_or_default(), who, "{entry}");
@@ -47,7 +47,9 @@ async fn what_a_door_does_not_take_is_on_record_with_who_sent_it_and_the_rule() 
     let whole = [
         ("the host \"evil.example\"", "GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n".to_owned()),
         ("\"https://evil.example\"", "GET /ui HTTP/1.1\r\nHost: localhost\r\nOrigin: https://evil.example\r\n\r\n".to_owned()),
-        ("a request's head has more than 65536 bytes", format!("GET /health HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(200_000))),
+        ("a request's head has more than 16384 bytes", format!("GET /health HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(200_000))),
+        ("404 for GET /wp-login.php", "GET /wp-login.php HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned()),
+        ("405 for DELETE /health", "DELETE /health HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned()),
         ("this is no HTTP", "\x16\x03\x01\x02 a TLS hello\r\n\r\n".to_owned()),
     ];
     for (part, bytes) in &whole {
@@ -61,6 +63,12 @@ async fn what_a_door_does_not_take_is_on_record_with_who_sent_it_and_the_rule() 
     noted(&relay, "refused_request", "alice", "the body has more than 4194304 bytes").await;
     send(&relay, &post("/mcp", "alice", "Content-Length: 100\r\n", "{")).await.shutdown().await.unwrap();
     noted(&relay, "refused_request", "alice", "it ended early").await;
+    let (status, _) = relay.caller("alice").post(b"no JSON".to_vec()).await.unwrap();
+    assert!((400..500).contains(&status), "{status}");
+    noted(&relay, "refused_request", "alice", &format!("{status} for POST /mcp")).await;
+    let foreign = relay.caller("alice").get_answer("01937000-0000-7000-8000-000000000001", 0).await;
+    assert_eq!(foreign["error"], "unknown_request");
+    noted(&relay, "refused_request", "alice", "get_answer: no such request of its own").await;
     let form = http().post(format!("{}/ui/login", relay.url())).body("x".repeat(2 << 20));
     assert_eq!(soon("a form", form.send()).await.unwrap().status(), 413);
     noted(&relay, "refused_request", "", "the body has more than 1048576 bytes").await;

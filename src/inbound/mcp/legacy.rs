@@ -14,7 +14,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::super::{Body, error, tools};
+use super::super::tools::{self, Context, Told};
+use super::super::{Body, error};
 use super::stream::{self, Prime};
 use crate::core::ids::{AgentName, RequestId};
 use crate::engine::{AskReport, Begun, Engine, Going, StoreError};
@@ -71,16 +72,21 @@ pub(super) fn recognise<'a>(headers: &HeaderMap, body: &'a [u8]) -> Option<ToolC
 }
 
 /// Answers a call: at once if its result is there at once, else by a stream.
-pub(super) async fn answer(engine: &Arc<Engine>, caller: AgentName, call: ToolCall<'_>, headers: &HeaderMap, keep_alive: Duration) -> Response<Body> {
+pub(super) async fn answer(
+    engine: &Arc<Engine>,
+    mut context: Context,
+    call: ToolCall<'_>,
+    headers: &HeaderMap,
+    keep_alive: Duration,
+) -> Response<Body> {
     let id: Arc<str> = call.id.get().into();
     let Params { name, arguments, meta } = call.params;
-    let traceparent = super::traceparent(meta.as_ref().and_then(|m| m.get("traceparent")?.as_str()), Some(headers));
-    let context = tools::Context { call_id: None, traceparent };
+    context.traceparent = super::traceparent(meta.as_ref().and_then(|m| m.get("traceparent")?.as_str()), headers);
     let arguments = arguments.unwrap_or_default();
     if name != ASK {
         let engine = engine.clone();
         let called = async move {
-            let result = tools::call(&engine, &caller, &name, arguments, context).await;
+            let result = tools::call(&engine, &name, arguments, &context).await;
             Some(document(&id, result))
         };
         return stream::answer(called, keep_alive).await;
@@ -93,37 +99,37 @@ pub(super) async fn answer(engine: &Arc<Engine>, caller: AgentName, call: ToolCa
             return stream::full(document(&id, Err(misuse)));
         }
     };
-    match engine.begin(&caller, request).await {
-        Ok(Begun::Done(report)) => stream::full(document(&id, Ok(tools::told(engine, ASK, &tools::asked(engine, &report).await)))),
-        Ok(Begun::Going(going)) => wait(engine, going, id, keep_alive).await,
-        Err(e) => stream::full(document(&id, Ok(trouble(&caller, &e)))),
+    match engine.begin(&context.caller, request).await {
+        Ok(Begun::Done(report)) => stream::full(document(&id, Ok(told(engine, &context, &report).await))),
+        Ok(Begun::Going(going)) => wait(engine, context, going, id, keep_alive).await,
+        Err(e) => stream::full(document(&id, Ok(trouble(&context.caller, &e)))),
     }
 }
 
 /// `GET` with `Last-Event-ID`: the rest of a stream that was cut. Foreign and unknown ids read the same.
-pub(super) async fn resume(engine: &Arc<Engine>, caller: AgentName, event_id: &str, keep_alive: Duration) -> Response<Body> {
+pub(super) async fn resume(engine: &Arc<Engine>, context: Context, event_id: &str, keep_alive: Duration) -> Response<Body> {
     let unknown = || error(StatusCode::NOT_FOUND, "there is no such stream to take up");
     let Some((request, id)) = event_id.split_once('.') else { return unknown() };
     let (Some(request), Some(id)) = (RequestId::parse(request), unescape(id)) else { return unknown() };
-    match engine.resume(&caller, request).await {
-        Ok(Some(going)) => wait(engine, going, id.into(), keep_alive).await,
+    match engine.resume(&context.caller, request).await {
+        Ok(Some(going)) => wait(engine, context, going, id.into(), keep_alive).await,
         Ok(None) => unknown(),
         Err(_) => error(StatusCode::SERVICE_UNAVAILABLE, "history cannot be read at the moment; come back soon"),
     }
 }
 
-async fn wait(engine: &Arc<Engine>, mut going: Going, id: Arc<str>, keep_alive: Duration) -> Response<Body> {
+async fn wait(engine: &Arc<Engine>, context: Context, mut going: Going, id: Arc<str>, keep_alive: Duration) -> Response<Body> {
     let prime = Prime { id: format!("{}.{}", going.id, escape(&id)), retry_ms: RETRY_MS };
     let engine = engine.clone();
     // Nobody is told to come back for what a crash could still undo.
     if tokio::time::timeout(SLOW_DISK, going.recorded()).await.is_err() {
         let later = async move {
             going.recorded().await;
-            (prime, end(engine, going, id))
+            (prime, end(engine, context, going, id))
         };
         return stream::primed_later(later, keep_alive);
     }
-    let mut end = Box::pin(end(engine, going, id));
+    let mut end = Box::pin(end(engine, context, going, id));
     match tokio::time::timeout(AT_ONCE, &mut end).await {
         Ok(Some(document)) => stream::full(document),
         Ok(None) => stream::primed(prime, async { None }, keep_alive),
@@ -133,15 +139,19 @@ async fn wait(engine: &Arc<Engine>, mut going: Going, id: Arc<str>, keep_alive: 
 
 /// The response when the exchange has ended, or the call has waited long enough. `None`: cut without one; the client comes
 /// back for it.
-async fn end(engine: Arc<Engine>, going: Going, id: Arc<str>) -> Option<Bytes> {
+async fn end(engine: Arc<Engine>, context: Context, going: Going, id: Arc<str>) -> Option<Bytes> {
     match engine.finish(going).await {
         Ok(AskReport::StillWorking { restarting: true, .. }) => None,
-        Ok(report) => Some(document(&id, Ok(tools::told(&engine, ASK, &tools::asked(&engine, &report).await)))),
+        Ok(report) => Some(document(&id, Ok(told(&engine, &context, &report).await))),
         Err(e) => {
             tracing::error!(error = %e, "an answer could not be read");
             Some(document(&id, Ok(tools::json(&results::unavailable()))))
         }
     }
+}
+
+async fn told(engine: &Arc<Engine>, context: &Context, report: &AskReport) -> String {
+    Told { engine, tool: ASK, context }.report(tools::asked(engine, report).await)
 }
 
 fn trouble(caller: &AgentName, e: &StoreError) -> String {

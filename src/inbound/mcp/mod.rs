@@ -26,7 +26,8 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use tokio_util::sync::CancellationToken;
 
 use super::gate::Gate;
-use super::{Body, body, tools};
+use super::tools::{self, Context};
+use super::{Body, body};
 use crate::core::ids::AgentName;
 use crate::core::trace;
 use crate::engine::Engine;
@@ -71,27 +72,34 @@ impl Mcp {
     }
 
     pub(super) async fn handle(&self, request: Request<Incoming>, caller: AgentName, address: IpAddr) -> Response<Body> {
+        let room = self.gate.room(&caller);
+        let context = Context { caller, address, call_id: None, traceparent: None, room: room.clone() };
+        let asked = (request.method().clone(), request.uri().clone());
+        let response = self.answer(request, context.clone()).await;
+        super::misfit(&self.engine, context.caller.as_str(), address, &asked, &response);
+        response.map(|body| room.held_by(body))
+    }
+
+    async fn answer(&self, request: Request<Incoming>, context: Context) -> Response<Body> {
         if request.method() == hyper::Method::GET
             && let Some(event) = request.headers().get("last-event-id").and_then(|v| v.to_str().ok())
         {
-            return legacy::resume(&self.engine, caller, event, self.keep_alive).await;
+            return legacy::resume(&self.engine, context, event, self.keep_alive).await;
         }
         if *request.method() != hyper::Method::POST {
             return super::wrong_method("POST");
         }
         let (mut parts, body) = request.into_parts();
-        let mut share = self.gate.half_sent.share(caller.clone());
+        let mut share = self.gate.half_sent.share(context.caller.clone());
         let body = match body::read(body, MAX_BODY, &mut share, body::OF_AGENT).await {
             Ok(body) => body,
-            Err(broken) => return broken.refuse(&self.engine, caller.as_str(), address),
+            Err(broken) => return broken.refuse(&self.engine, context.caller.as_str(), context.address),
         };
-        if parts.method == hyper::Method::POST
-            && let Some(call) = legacy::recognise(&parts.headers, &body)
-        {
-            drop(share);
-            return legacy::answer(&self.engine, caller, call, &parts.headers, self.keep_alive).await;
+        drop(share);
+        if let Some(call) = legacy::recognise(&parts.headers, &body) {
+            return legacy::answer(&self.engine, context, call, &parts.headers, self.keep_alive).await;
         }
-        parts.extensions.insert(caller);
+        parts.extensions.insert(context);
         let service = self.service.clone();
         let request = Request::from_parts(parts, Full::<Bytes>::new(body));
         let answer = async move { service.handle(request).await.map(|body| body.map_err(|never| match never {}).boxed_unsync()) };
@@ -100,8 +108,8 @@ impl Mcp {
 }
 
 /// The caller's trace context: the call's own `_meta` wins over the HTTP header, what is no traceparent is nothing.
-fn traceparent(meta: Option<&str>, headers: Option<&HeaderMap>) -> Option<String> {
-    let header = || headers?.get("traceparent")?.to_str().ok();
+fn traceparent(meta: Option<&str>, headers: &HeaderMap) -> Option<String> {
+    let header = || headers.get("traceparent")?.to_str().ok();
     trace::traceparent(meta.or_else(header)?)
 }
 
@@ -133,13 +141,14 @@ impl ServerHandler for Door {
     }
 
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
-        let caller = context.extensions.get::<hyper::http::request::Parts>().and_then(|p| p.extensions.get::<AgentName>());
-        let Some(caller) = caller.cloned() else { return Err(ErrorData::internal_error("no caller", None)) };
         let parts = context.extensions.get::<hyper::http::request::Parts>();
-        let traceparent = traceparent(context.meta.get_traceparent(), parts.map(|p| &p.headers));
+        let Some((parts, caller)) = parts.and_then(|p| Some((p, p.extensions.get::<Context>()?))) else {
+            return Err(ErrorData::internal_error("no caller", None));
+        };
+        let traceparent = traceparent(context.meta.get_traceparent(), &parts.headers);
         let arguments = request.arguments.unwrap_or_default();
-        let beside = tools::Context { call_id: None, traceparent };
-        let called = tools::call(&self.engine, &caller, &request.name, arguments, beside);
+        let beside = Context { traceparent, ..caller.clone() };
+        let called = tools::call(&self.engine, &request.name, arguments, &beside);
         // The caller left: the exchange goes on without it, its answer is kept.
         let Some(outcome) = context.ct.run_until_cancelled(called).await else {
             return Err(ErrorData::internal_error("the caller left", None));
