@@ -1,14 +1,15 @@
 //! `listen`: is a bot. For each question a command runs; what it prints is the answer. Owns the connection that comes
 //! back by itself, and answers that are sent again until the relay has said that it has them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::process::Stdio;
 use std::time::Duration;
 
 use clap::Args;
-use futures_util::{SinkExt, StreamExt};
+use futures_util::{FutureExt, SinkExt, StreamExt};
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -25,9 +26,12 @@ use super::client::{Identity, Relay};
 const HEARTBEAT: Duration = Duration::from_secs(5);
 const FIRST_RETRY_MS: u64 = 250;
 const LAST_RETRY_MS: u64 = 10_000;
-/// Silence for so long, with the relay's pings every 20 s, means that the connection is dead; so does a frame that is not
-/// taken for so long.
+/// A relay that lives answers each of our pings, however seldom it sends its own.
+const PING: Duration = Duration::from_secs(20);
+/// Silence for so long means that the connection is dead; so does a frame that is not taken for so long.
 const SILENCE: Duration = Duration::from_secs(60);
+/// Questions remembered as answered. The relay sends one again only while it has no answer.
+const ANSWERED: usize = 1_000;
 /// How long a stop may take to tell the relay, so that nobody's question waits for the return.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -52,6 +56,10 @@ pub(crate) struct ListenArgs {
 }
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// What a socket runs over: TCP, or in tests memory.
+trait Io: AsyncRead + AsyncWrite + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Unpin> Io for S {}
 
 pub(crate) fn run(args: ListenArgs) -> Outcome {
     super::runtime()?.block_on(async {
@@ -78,9 +86,9 @@ struct Bot {
     instance: String,
     jobs: JoinSet<(Question, Result<String, String>)>,
     waiting: Vec<Question>,
-    /// Requests at work or answered, so that a question sent again is not worked on again.
-    known: HashSet<String>,
+    /// A question sent again is not worked on again: neither one at work, nor one of the last that were answered.
     at_work: HashSet<String>,
+    answered: VecDeque<String>,
     /// Answers that the relay has not acknowledged, by the id of their call.
     unacknowledged: HashMap<String, Value>,
 }
@@ -105,8 +113,8 @@ impl Bot {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).map_err(|e| e.to_string())?;
         let instance = format!("{:016x}", u64::from_le_bytes(bytes));
-        let (jobs, waiting, known, at_work, unacknowledged) = Default::default();
-        Ok(Self { args, stop, instance, jobs, waiting, known, at_work, unacknowledged })
+        let (jobs, waiting, at_work, answered, unacknowledged) = Default::default();
+        Ok(Self { args, stop, instance, jobs, waiting, at_work, answered, unacknowledged })
     }
 
     /// Connects, again and again; ends only for what trying again cannot mend.
@@ -147,24 +155,25 @@ impl Bot {
         }
     }
 
-    async fn converse(&mut self, mut socket: Socket) -> Ended {
+    async fn converse<S: Io>(&mut self, mut socket: WebSocketStream<S>) -> Ended {
         match self.speak(&mut socket).await {
             Ok(never) => match never {},
             Err(ended) => ended,
         }
     }
 
-    async fn speak(&mut self, socket: &mut Socket) -> Result<std::convert::Infallible, Ended> {
+    async fn speak<S: Io>(&mut self, socket: &mut WebSocketStream<S>) -> Result<std::convert::Infallible, Ended> {
         let features = json!(["answer", "cancelled", "restarting"]);
         let adapter = concat!("hermes-bridge listen ", env!("CARGO_PKG_VERSION"));
-        send(socket, json!({"type": "hello", "adapter": adapter, "instance": self.instance, "features": features})).await?;
+        tell(socket, &json!({"type": "hello", "adapter": adapter, "instance": self.instance, "features": features})).await?;
         for id in &self.at_work {
-            send(socket, json!({"type": "received", "request_id": id})).await?;
+            tell(socket, &json!({"type": "received", "request_id": id})).await?;
         }
         for call in self.unacknowledged.values() {
-            send(socket, call.clone()).await?;
+            tell(socket, call).await?;
         }
         let mut heartbeats = tokio::time::interval(HEARTBEAT);
+        let mut pings = tokio::time::interval(PING);
         // Beside the loop: what we do ourselves meanwhile breaks no silence.
         let silence = tokio::time::sleep(SILENCE);
         tokio::pin!(silence);
@@ -174,13 +183,13 @@ impl Bot {
                 frame = socket.next() => {
                     silence.as_mut().reset(Instant::now() + SILENCE);
                     if let Some(question) = self.heard(frame)? {
-                        send(socket, json!({"type": "received", "request_id": question.request_id})).await?;
+                        tell(socket, &json!({"type": "received", "request_id": question.request_id})).await?;
                     }
                     self.start_waiting();
                 }
                 Some(done) = self.jobs.join_next() => {
                     if let Some(call) = self.finished(done) {
-                        send(socket, call).await?;
+                        tell(socket, &call).await?;
                     }
                     self.start_waiting();
                 }
@@ -188,9 +197,10 @@ impl Bot {
                     let _ = tokio::time::timeout(GOODBYE, socket.close(None)).await;
                     return Err(Ended::Stopped);
                 }
+                _ = pings.tick() => send(socket, Message::Ping(Default::default())).await?,
                 _ = heartbeats.tick() => {
                     for id in &self.at_work {
-                        send(socket, json!({"type": "heartbeat", "request_id": id})).await?;
+                        tell(socket, &json!({"type": "heartbeat", "request_id": id})).await?;
                     }
                 }
             }
@@ -221,9 +231,8 @@ impl Bot {
         }
         let question =
             Question { request_id: field("request_id"), conversation_id: field("conversation_id"), from: field("from"), message: field("message") };
-        if self.known.insert(question.request_id.clone()) {
+        if !self.answered.contains(&question.request_id) && self.at_work.insert(question.request_id.clone()) {
             super::complain(&format!("{} asks (request {})", question.from, question.request_id));
-            self.at_work.insert(question.request_id.clone());
             self.waiting.push(question.clone());
         }
         Ok(Some(question))
@@ -234,8 +243,8 @@ impl Bot {
             let question = self.waiting.remove(0);
             let command = self.args.exec.clone();
             self.jobs.spawn(async move {
-                let answer = run_command(&command, &question).await;
-                (question, answer)
+                let answer = AssertUnwindSafe(run_command(&command, &question)).catch_unwind().await;
+                (question, answer.unwrap_or_else(|_| Err("a fault of `listen` broke it off".to_owned())))
             });
         }
     }
@@ -244,6 +253,8 @@ impl Bot {
     fn finished(&mut self, done: Result<(Question, Result<String, String>), tokio::task::JoinError>) -> Option<Value> {
         let (question, answer) = done.ok()?;
         self.at_work.remove(&question.request_id);
+        self.answered.truncate(ANSWERED - 1);
+        self.answered.push_front(question.request_id.clone());
         let arguments = match answer {
             Ok(answer) => json!({"request_id": question.request_id, "answer": answer}),
             Err(why) => {
@@ -275,8 +286,12 @@ async fn connect(relay: &Relay) -> Result<Socket, Ended> {
     }
 }
 
-async fn send(socket: &mut Socket, frame: Value) -> Result<(), Ended> {
-    let sent = tokio::time::timeout(SILENCE, socket.send(Message::text(frame.to_string()))).await.map_err(|_| silent())?;
+async fn tell<S: Io>(socket: &mut WebSocketStream<S>, frame: &Value) -> Result<(), Ended> {
+    send(socket, Message::text(frame.to_string())).await
+}
+
+async fn send<S: Io>(socket: &mut WebSocketStream<S>, frame: Message) -> Result<(), Ended> {
+    let sent = tokio::time::timeout(SILENCE, socket.send(frame)).await.map_err(|_| silent())?;
     sent.map_err(|e| Ended::Lost(format!("the connection was lost: {e}")))
 }
 
@@ -326,6 +341,7 @@ fn jittered(ms: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use tokio::io::DuplexStream;
 
     use super::*;
 
@@ -335,31 +351,61 @@ mod tests {
         args: ListenArgs,
     }
 
+    /// A bot, its socket and the relay's end of it. In memory: the clock of a test jumps over what the kernel has on its way.
+    async fn connected() -> (Bot, WebSocketStream<DuplexStream>, WebSocketStream<DuplexStream>) {
+        let (here, there) = tokio::io::duplex(4_096);
+        let (relay, dialled) = tokio::join!(tokio_tungstenite::accept_async(there), tokio_tungstenite::client_async("ws://relay/", here));
+        let bot = Bot::new(Line::parse_from(["listen", "--exec", "true"]).args, CancellationToken::new()).unwrap();
+        (bot, dialled.unwrap().0, relay.unwrap())
+    }
+
     /// Against a relay that takes the connection and never says a word again, on a clock that jumps.
     async fn until_it_is_noticed(work: impl FnOnce(&mut Bot)) -> Duration {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = format!("ws://{}", listener.local_addr().unwrap());
-        let relay = async { tokio_tungstenite::accept_async(listener.accept().await.unwrap().0).await.unwrap() };
-        let (_silent, dialled) = tokio::join!(relay, tokio_tungstenite::connect_async(address));
-        let mut bot = Bot::new(Line::parse_from(["listen", "--exec", "true"]).args, CancellationToken::new()).unwrap();
+        let (mut bot, socket, _silent) = connected().await;
         work(&mut bot);
-        tokio::time::pause();
         let begun = Instant::now();
-        let ended = tokio::time::timeout(10 * SILENCE, bot.converse(dialled.unwrap().0)).await;
+        let ended = tokio::time::timeout(10 * SILENCE, bot.converse(socket)).await;
         assert!(matches!(&ended, Ok(Ended::Lost(why)) if why == "the relay is silent"), "it is not noticed");
         begun.elapsed()
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_relay_that_falls_silent_is_noticed_within_a_minute_though_heartbeats_go_on() {
         let took = until_it_is_noticed(|bot| _ = bot.at_work.insert("a request".to_owned())).await;
         assert!(took <= Duration::from_secs(61), "{took:?}");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_relay_that_reads_no_more_is_noticed_within_a_minute() {
         let call = json!("x".repeat(32 << 20));
         let took = until_it_is_noticed(|bot| _ = bot.unacknowledged.insert("a call".to_owned(), call)).await;
         assert!(took <= Duration::from_secs(61), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_relay_that_only_answers_pings_is_not_silent() {
+        let (mut bot, socket, mut relay) = connected().await;
+        // Reading is what answers pings.
+        let answering = async { while relay.next().await.is_some_and(|frame| frame.is_ok()) {} };
+        let ended = tokio::time::timeout(10 * SILENCE, async { tokio::join!(bot.converse(socket), answering) }).await;
+        assert!(ended.is_err(), "a healthy connection was given up");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_sent_again_is_worked_on_once_and_what_was_answered_long_ago_is_forgotten() {
+        let (mut bot, ..) = connected().await;
+        let wake = |n: usize| Some(Ok(Message::text(json!({"type": "wake", "request_id": n.to_string(), "message": "?"}).to_string())));
+        for n in 0..2 * ANSWERED {
+            for _ in 0..2 {
+                assert!(bot.heard(wake(n)).is_ok());
+            }
+            assert_eq!((bot.waiting.len(), bot.at_work.len()), (1, 1), "question {n}");
+            let question = bot.waiting.remove(0);
+            assert!(bot.finished(Ok((question, Ok("!".to_owned())))).is_some());
+            assert!(bot.heard(wake(n)).is_ok() && bot.waiting.is_empty(), "question {n} is answered");
+            let result = json!({"type": "result", "id": format!("{}-{n}", bot.instance)});
+            assert!(bot.heard(Some(Ok(Message::text(result.to_string())))).is_ok());
+        }
+        assert_eq!((bot.answered.len(), bot.at_work.len(), bot.unacknowledged.len()), (ANSWERED, 0, 0));
     }
 }

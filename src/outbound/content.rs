@@ -15,7 +15,7 @@ pub struct Content {
     capture: Capture,
     max: usize,
     patterns: Vec<Regex>,
-    /// Those of the agents, as the configuration has them at the moment.
+    /// Those of the agents, as the configuration has and had them.
     tokens: watch::Receiver<Vec<Secret>>,
 }
 
@@ -41,10 +41,12 @@ impl Content {
             return None;
         }
         let mut text = text.to_owned();
-        for token in self.tokens.borrow().iter().map(Secret::reveal).filter(|token| token.len() >= SHORTEST_TOKEN) {
-            if text.contains(token) {
-                text = text.replace(token, HIDDEN);
-            }
+        {
+            let tokens = self.tokens.borrow();
+            let mut found: Vec<&str> = tokens.iter().map(Secret::reveal).filter(|t| t.len() >= SHORTEST_TOKEN && text.contains(t)).collect();
+            // A token may begin with another, whose place it must not leave open.
+            found.sort_by_key(|token| std::cmp::Reverse(token.len()));
+            found.into_iter().for_each(|token| text = text.replace(token, HIDDEN));
         }
         for pattern in &self.patterns {
             if let std::borrow::Cow::Owned(hidden) = pattern.replace_all(&text, HIDDEN) {

@@ -27,7 +27,10 @@ use exporter::{Dialect, Exporter, Sink};
 use span::Envelope;
 
 pub use langfuse::is_old;
-pub use post::{client, remedy};
+pub use post::{Verdict, client, remedy};
+
+/// Tokens of the configuration before that are hidden still; beyond it the oldest are forgotten.
+const PAST_TOKENS: usize = 1_000;
 
 /// The exports that run.
 pub struct Exports {
@@ -67,9 +70,13 @@ impl Exports {
         self.cursors.clone()
     }
 
-    /// From now on these are hidden, and no others.
+    /// From now on these are hidden too. Those before them stay hidden: what is exported may be as old as they are.
     pub fn hide(&self, tokens: Vec<Secret>) {
-        self.tokens.send_replace(tokens);
+        self.tokens.send_modify(|hidden| {
+            hidden.retain(|old| !tokens.contains(old));
+            hidden.drain(..hidden.len().saturating_sub(PAST_TOKENS));
+            hidden.extend(tokens);
+        });
     }
 
     /// One last batch, within `shutdown_ms`; what is left goes out after the next start.
@@ -109,7 +116,14 @@ fn langfuse_sink(section: &Langfuse, tokens: watch::Receiver<Vec<Secret>>) -> Re
     })
 }
 
-fn otlp_sink(section: &Otlp, tokens: watch::Receiver<Vec<Secret>>) -> Result<Sink, String> {
+/// What a collector says to an export of nothing, sent as the real ones are.
+pub async fn probe(section: &Otlp) -> Result<Verdict, String> {
+    let client = post::client(&section.url, &section.export)?;
+    let nothing = br#"{"resourceSpans":[]}"#.to_vec();
+    Ok(post::post(&client, &section.url, &otlp_headers(section)?, nothing, true).await.1)
+}
+
+fn otlp_headers(section: &Otlp) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     for (name, value) in &section.headers {
@@ -119,12 +133,16 @@ fn otlp_sink(section: &Otlp, tokens: watch::Receiver<Vec<Secret>>) -> Result<Sin
         value.set_sensitive(true);
         headers.insert(name, value);
     }
+    Ok(headers)
+}
+
+fn otlp_sink(section: &Otlp, tokens: watch::Receiver<Vec<Secret>>) -> Result<Sink, String> {
     Ok(Sink {
         name: "otlp",
         key: key("otlp", &[&section.url]),
         client: post::client(&section.url, &section.export)?,
         url: section.url.clone(),
-        headers,
+        headers: otlp_headers(section)?,
         envelope: Envelope::new(Vec::new()),
         dialect: Dialect::GenAi,
         content: Content::new(&section.export, tokens),

@@ -17,7 +17,7 @@ const LONGEST_WISH: Duration = Duration::from_secs(300);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub enum Verdict {
     /// `rejected`: spans that the other side says it did not take, for good.
     Taken { rejected: u64 },
     /// Nothing is wrong with the batch; not before `wish` if the other side named a time.

@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
 use super::content::Content;
 use super::span::Envelope;
-use super::{genai, langfuse};
-use crate::config::Config;
+use super::{Exports, PAST_TOKENS, genai, langfuse};
+use crate::config::{Config, Secret};
 use crate::core::exchange::{Asked, End, Record, Trail, WhenOffline, Work};
 use crate::core::ids::{AgentName, ConversationId, Millis, RequestId, Seq};
 use crate::core::outcome::Outcome;
@@ -170,4 +174,26 @@ fn a_collector_is_told_by_the_genai_conventions_with_texts_only_on_wish() {
     let input: Value = serde_json::from_str(attributes["gen_ai.input.messages"].as_str().unwrap()).unwrap();
     assert_eq!(input, json!([{"role": "user", "parts": [{"type": "text", "content": "how \"many\"?"}]}]));
     assert_eq!(attributes["error.type"], "timeout");
+}
+
+#[test]
+fn tokens_that_were_somebodys_stay_hidden_up_to_a_bound_and_none_leaves_its_end() {
+    let secrets = |names: &[String]| names.iter().map(|n| Secret::new(n.clone())).collect::<Vec<_>>();
+    let old = |n: usize| format!("tok-number-{n:06}");
+    let tokens = watch::Sender::new(secrets(&[old(0)]));
+    let exports = Exports { tasks: TaskTracker::new(), stop: CancellationToken::new(), cursors: Vec::new(), tokens };
+    let content = Content::new(&config("capture = \"full\"").otlp.unwrap().export, exports.tokens.subscribe());
+    let renewed = format!("{}-renewed", old(0));
+    exports.hide(secrets(std::slice::from_ref(&renewed)));
+    let left = content.of(&format!("{} became {renewed}", old(0))).unwrap().text;
+    assert_eq!(left, "[redacted] became [redacted]", "also where the one begins with the other");
+    let hidden = || exports.tokens.borrow().iter().map(|s| s.reveal().to_owned()).collect::<Vec<_>>();
+    assert_eq!(hidden(), [old(0), renewed]);
+    for n in 1..=PAST_TOKENS + 5 {
+        exports.hide(secrets(&[old(n)]));
+        exports.hide(secrets(&[old(n)]));
+    }
+    assert_eq!(hidden().len(), PAST_TOKENS + 1);
+    assert_eq!(hidden().last(), Some(&old(PAST_TOKENS + 5)));
+    assert!(!hidden().contains(&old(1)) && hidden().contains(&old(PAST_TOKENS)));
 }

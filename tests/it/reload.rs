@@ -74,7 +74,7 @@ async fn how_long_history_is_kept_follows_a_reload_each_status_by_its_own_days()
 }
 
 #[tokio::test]
-async fn the_token_of_an_agent_that_came_with_a_reload_is_hidden_in_exports() {
+async fn the_token_of_an_agent_that_came_or_went_with_a_reload_is_hidden_in_exports() {
     let collector = Collector::start().await;
     let relay = Relay::start(&collector.langfuse(""), &["alice"]).await;
     let message = "my token is tok-carol-0123456789";
@@ -89,4 +89,10 @@ async fn the_token_of_an_agent_that_came_with_a_reload_is_hidden_in_exports() {
     relay.signal(Signal::HUP);
     entry(&relay, "configuration", "read anew: 2 agents").await;
     assert_eq!(exported(2).await, "my token is [redacted]");
+
+    // It is nobody's any more; what is exported may be of a time when it was.
+    relay.configure(&collector.langfuse(""), &["alice"]);
+    relay.signal(Signal::HUP);
+    entry(&relay, "configuration", "read anew: 1 agents").await;
+    assert_eq!(exported(3).await, "my token is [redacted]");
 }

@@ -1,5 +1,5 @@
-//! Langfuse, if it is configured: whether it can be reached, understands what we send, and takes our keys. With the very
-//! client that the export has.
+//! Langfuse and the collector, if they are configured: whether each can be reached, understands what we send, and takes our
+//! keys. With the very client that the export has.
 
 use std::time::Duration;
 
@@ -7,21 +7,49 @@ use serde_json::Value;
 
 use super::Findings;
 use super::network::cause;
-use crate::config::{Config, Langfuse};
-use crate::outbound;
+use crate::cli::progress::timed;
+use crate::config::{Config, Langfuse, Otlp};
+use crate::outbound::{self, Verdict};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const WAIT: &str = "look at base_url and at the network; finished exchanges wait in the log until it is back, none is lost";
+const WAIT_OTLP: &str =
+    "look at endpoint (OTLP over HTTP, usually port 4318) and at the network; finished exchanges wait in the log until it is back, none is lost";
 
 pub(super) fn check(findings: &mut Findings, config: &Config) {
-    let Some(section) = &config.langfuse else { return };
-    let looked = crate::cli::runtime().and_then(|runtime| runtime.block_on(look(findings, section)));
+    if let Some(section) = &config.langfuse {
+        langfuse(findings, section);
+    }
+    if let Some(section) = &config.otlp {
+        otlp(findings, section);
+    }
+}
+
+fn langfuse(findings: &mut Findings, section: &Langfuse) {
+    let looked = timed("asking langfuse, seconds so far", || crate::cli::runtime()?.block_on(look(findings, section)));
     if let Err(why) = looked {
         let what = format!("langfuse {} cannot be reached: {why}", section.base_url);
         match outbound::remedy(&why) {
             Some(remedy) => findings.bad("langfuse", what, remedy),
             None => findings.warn("langfuse", what, WAIT),
         }
+    }
+}
+
+/// An export of nothing: taken by whoever would take a real one.
+fn otlp(findings: &mut Findings, section: &Otlp) {
+    let (topic, to) = ("otlp", format!("collector {}", section.url));
+    let probe = async {
+        let probed = tokio::time::timeout(PATIENCE, outbound::probe(section)).await;
+        probed.unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())))
+    };
+    match timed("asking the collector, seconds so far", || crate::cli::runtime()?.block_on(probe)) {
+        Ok(Verdict::Taken { .. }) => findings.ok(topic, format!("{to}: takes what is exported")),
+        Ok(Verdict::Misconfigured { why, remedy }) => findings.bad(topic, format!("{to} {why}"), remedy),
+        Ok(Verdict::Refused(status)) => {
+            findings.bad(topic, format!("{to} answers {status} to an export of nothing"), "name an address that takes OTLP over HTTP as JSON");
+        }
+        Ok(Verdict::Later { why, .. }) | Err(why) => findings.warn(topic, format!("{to} takes nothing at the moment: {why}"), WAIT_OTLP),
     }
 }
 

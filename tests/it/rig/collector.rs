@@ -109,6 +109,11 @@ impl Collector {
         self.state.lock().unwrap().connections
     }
 
+    /// How many those are.
+    pub fn count(&self) -> usize {
+        self.state.lock().unwrap().requests.iter().filter(|r| r.taken).map(|r| r.spans.len()).sum()
+    }
+
     /// All spans of requests that were taken, in their order.
     pub fn spans(&self) -> Vec<Value> {
         self.requests().into_iter().filter(|r| r.taken).flat_map(|r| r.spans).collect()
