@@ -63,9 +63,13 @@ async fn what_a_door_does_not_take_is_on_record_with_who_sent_it_and_the_rule() 
     noted(&relay, "refused_request", "alice", "the body has more than 4194304 bytes").await;
     send(&relay, &post("/mcp", "alice", "Content-Length: 100\r\n", "{")).await.shutdown().await.unwrap();
     noted(&relay, "refused_request", "alice", "it ended early").await;
+    let news = http().get(format!("{}/mcp", relay.url())).bearer_auth(token("alice"));
+    assert_eq!(soon("an MCP client asks for news", news.send()).await.unwrap().status(), 405);
     let (status, _) = relay.caller("alice").post(b"no JSON".to_vec()).await.unwrap();
     assert!((400..500).contains(&status), "{status}");
     noted(&relay, "refused_request", "alice", &format!("{status} for POST /mcp")).await;
+    let odd = entries(&relay, "refused_request").await.iter().filter(|e| text(e, "what").contains("GET /mcp")).count();
+    assert_eq!(odd, 0, "what every client does is no refusal");
     let foreign = relay.caller("alice").get_answer("01937000-0000-7000-8000-000000000001", 0).await;
     assert_eq!(foreign["error"], "unknown_request");
     noted(&relay, "refused_request", "alice", "get_answer: no such request of its own").await;
