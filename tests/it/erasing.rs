@@ -52,7 +52,7 @@ async fn an_erased_conversation_is_found_nowhere_and_the_other_goes_on() {
     let list = relay.run(&["erase", "--list"]).await;
     assert!(list.code == 0 && list.out.contains(&format!("1  conversation {conversation}")), "{list:?}");
 
-    let told = crate::audit::entry(&relay, "erasure", "").await;
+    let told = relay.noted("erasure", "").await;
     assert_eq!((text(&told, "who"), text(&told, "what")), ("command line", "1 exchanges of a conversation taken off the record"));
 
     // Its bytes go with the next start.
@@ -80,9 +80,9 @@ async fn an_agent_is_erased_from_the_store_of_a_stopped_relay_to_the_last_byte()
     let list = relay.run(&["erase", "--list"]).await;
     assert!(list.out.contains("5  agent carol"), "{list:?}");
     relay.up().await;
-    let told = crate::audit::entry(&relay, "erasure", "").await;
+    let told = relay.noted("erasure", "").await;
     assert_eq!(text(&told, "what"), "5 exchanges of an agent taken off the record");
-    assert_eq!(crate::audit::entries(&relay, "?kind=erasure").await.len(), 1);
+    assert_eq!(relay.security("?kind=erasure").await.len(), 1);
     until("the index is there", async || (found(&relay, "words").await == 5).then_some(())).await;
     assert_eq!(found(&relay, "agent:carol").await, 0);
 }

@@ -6,7 +6,6 @@ use std::fs;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::audit::entry;
 use crate::rig::{Collector, Relay, attribute, http, soon, text, until};
 
 #[tokio::test]
@@ -22,7 +21,7 @@ async fn a_reload_takes_over_what_it_can_and_names_the_keys_that_wait_for_the_ne
         [otlp]\nendpoint = \"http://127.0.0.1:1\"";
     relay.configure(keys, &["alice", "bob"]);
     relay.signal(Signal::HUP);
-    let read = entry(&relay, "configuration", "read anew").await;
+    let read = relay.noted("configuration", "read anew").await;
     assert_eq!(text(&read, "what"), "read anew: 2 agents; for the next start: [otlp], ask_timeout_ms, max_depth");
     assert!(relay.said().contains("wait for the next start"), "{}", relay.said());
     assert_eq!(named().await, 200);
@@ -68,7 +67,7 @@ async fn how_long_history_is_kept_follows_a_reload_each_status_by_its_own_days()
     relay.stop().await;
     relay.configure("", &["alice", "bob"]);
     relay.up().await;
-    let told = entry(&relay, "erasure", "").await;
+    let told = relay.noted("erasure", "").await;
     assert_eq!((text(&told, "who"), text(&told, "what")), ("relay", "3 exchanges removed by [retention]"));
     assert_eq!(relay.exchanges().await.len(), 3);
 }
@@ -87,12 +86,12 @@ async fn the_token_of_an_agent_that_came_or_went_with_a_reload_is_hidden_in_expo
     assert_eq!(exported(1).await, message, "nobody's token yet");
     relay.configure(&collector.langfuse(""), &["alice", "carol"]);
     relay.signal(Signal::HUP);
-    entry(&relay, "configuration", "read anew: 2 agents").await;
+    relay.noted("configuration", "read anew: 2 agents").await;
     assert_eq!(exported(2).await, "my token is [redacted]");
 
     // It is nobody's any more; what is exported may be of a time when it was.
     relay.configure(&collector.langfuse(""), &["alice"]);
     relay.signal(Signal::HUP);
-    entry(&relay, "configuration", "read anew: 1 agents").await;
+    relay.noted("configuration", "read anew: 1 agents").await;
     assert_eq!(exported(3).await, "my token is [redacted]");
 }

@@ -269,6 +269,23 @@ impl Relay {
         (response.status().as_u16(), response.text().await.unwrap())
     }
 
+    /// The newest entries of the security log, once the relay takes a request for them. `query`: `?kind=..`.
+    pub async fn security(&self, query: &str) -> Vec<Value> {
+        let read = until("the security log is to be read", async || {
+            let request = super::caller::http().get(format!("{}/ui/api/security{query}", self.url())).bearer_auth(OWNER);
+            let answer = soon("the security log", request.send()).await.ok()?;
+            if answer.status() == 200 { answer.text().await.ok() } else { None }
+        });
+        serde_json::from_str::<Value>(&read.await).unwrap()["events"].as_array().unwrap().clone()
+    }
+
+    /// The newest entry of a kind whose text has `part`, once there is one.
+    pub async fn noted(&self, kind: &str, part: &str) -> Value {
+        let query = format!("?kind={kind}&limit=500");
+        let found = async || self.security(&query).await.into_iter().find(|e| e["what"].as_str().unwrap_or_default().contains(part));
+        until(&format!("{kind} {part} stands in the security log"), found).await
+    }
+
     /// What the page shows.
     pub async fn state(&self) -> Value {
         let (status, body) = self.get("/ui/api/state").await;
