@@ -74,6 +74,16 @@ async fn the_images_commands_are_ours_and_its_user_has_no_rights() {
 }
 
 #[test]
+fn the_compose_example_trusts_the_one_address_of_its_proxy_and_no_range() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let trusted: Vec<&str> = readme.split("trusted_proxies = [\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    assert!(!trusted.is_empty() && trusted.iter().all(|address| address.parse::<std::net::IpAddr>().is_ok()), "{trusted:?}");
+    let compose = readme.split("```yaml\nservices:\n").nth(1).unwrap().split("```").next().unwrap();
+    let (_, caddy) = compose.split_once("  caddy:\n").unwrap();
+    assert!(trusted.iter().any(|address| caddy.contains(&format!("ipv4_address: {address}}}"))), "{trusted:?}: {caddy}");
+}
+
+#[test]
 fn systemd_finds_no_fault_with_the_unit_of_the_readme() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let unit = readme.split("```ini\n").nth(1).unwrap().split("```").next().unwrap();

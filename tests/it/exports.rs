@@ -404,15 +404,20 @@ async fn a_backlog_drains_in_order_with_little_memory() {
     for one in asking.collect::<Vec<_>>() {
         one.await.unwrap();
     }
-    let (before, mut most, begun) = (relay.memory(), 0, Instant::now());
+    let (before, begun) = (relay.memory(), Instant::now());
+    let (mut early, mut most) = (before, before);
     collector.open().await;
     // As long as something arrives: how many there are is no question of time.
     while collector.count() < LANES * each {
         let arrived = collector.count();
         until("the backlog drains", async || (collector.count() > arrived).then_some(())).await;
         most = most.max(relay.memory());
+        if collector.count() < LANES * each * 3 / 5 {
+            early = most;
+        }
     }
-    println!("{} exchanges drained in {:?}; {before} KiB before, {most} KiB at most meanwhile", collector.count(), begun.elapsed());
+    let (drained, took) = (collector.count(), begun.elapsed());
+    println!("{drained} exchanges drained in {took:?}; {before} KiB before, at most {early} in the first three fifths, {most} in all");
     let mut lanes: HashMap<String, Vec<usize>> = HashMap::new();
     for span in collector.spans() {
         let input: Value = serde_json::from_str(attribute(&span, "langfuse.observation.input").as_str().unwrap()).unwrap();
@@ -420,6 +425,9 @@ async fn a_backlog_drains_in_order_with_little_memory() {
         lanes.entry(words.next().unwrap().to_owned()).or_default().push(words.next().unwrap().parse().unwrap());
     }
     assert!(lanes.len() == LANES && lanes.values().all(|lane| lane.iter().copied().eq(0..each)), "{lanes:?}");
-    let grown = most.saturating_sub(before);
-    assert!(grown < 20 * 1024, "grew by {grown} KiB");
+    // What is read stays in the store's cache, 64 MiB at most; the export itself has no more than a batch in memory.
+    let cached = (8 * wanted as u64).min(64 * 1024);
+    assert!(most - before < cached + 20 * 1024, "grew by {} KiB", most - before);
+    // A short backlog is gone before the search index, which grows meanwhile, has come to rest.
+    assert!(wanted < 10_000 || most - early < 10 * 1024, "went on growing by {} KiB", most - early);
 }
