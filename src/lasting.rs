@@ -5,18 +5,25 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// A fault that stays must fill no log.
-const PAUSE: Duration = Duration::from_secs(1);
+/// A fault that stays must fill no log: twice as long after each, up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Works until `work` ends by itself; after a panic it is begun again, unless `stop` comes first.
 pub async fn lasting(what: &'static str, stop: CancellationToken, mut work: impl AsyncFnMut()) {
+    let (mut pause, mut begun) = (FIRST_PAUSE, Instant::now());
     while AssertUnwindSafe(work()).catch_unwind().await.is_err() {
+        if begun.elapsed() > LONGEST_PAUSE {
+            pause = FIRST_PAUSE;
+        }
         tracing::error!(work = what, "broken off by a fault of this program (it is on standard error); it begins again");
-        if stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
+        if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
             return;
         }
+        (pause, begun) = ((2 * pause).min(LONGEST_PAUSE), Instant::now());
     }
 }
 
@@ -32,8 +39,9 @@ mod tests {
             tokio::task::yield_now().await;
             assert!(begun > 3, "a fault");
         };
+        let started = Instant::now();
         lasting("a test", CancellationToken::new(), work).await;
-        assert_eq!(begun, 4);
+        assert_eq!((begun, started.elapsed().as_secs()), (4, 1 + 2 + 4));
     }
 
     #[tokio::test(start_paused = true)]

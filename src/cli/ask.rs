@@ -101,6 +101,10 @@ async fn wait_for(relay: &Relay, arguments: Value, patience: Duration) -> Result
     let mut result = call(&client, relay, "ask_agent", arguments).await?;
     while result["error"] == "still_working" && Instant::now() < until {
         super::complain(&format!("still working .. (request {})", result["request_id"].as_str().unwrap_or_default()));
+        if result["limit"].is_string() {
+            // It has ended, but its agent has too many results to take: there is nothing to wait for.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
         let left = until.saturating_duration_since(Instant::now()).as_secs().clamp(1, ROUND_SECONDS);
         let arguments = json!({"request_id": result["request_id"], "wait_seconds": left});
         result = call(&client, relay, "get_answer", arguments).await?;

@@ -111,8 +111,7 @@ pub(crate) fn carry_out(config: &Config, command: Command) -> Result<Answer, Str
         let engine = Engine::start(config.clone(), store).map_err(|e| e.to_string())?;
         let answer = control::obey(&engine, command, config.listen).await;
         engine.stop().await;
-        engine.close();
-        Ok(answer)
+        super::close(engine).await.map(|()| answer)
     })
 }
 

@@ -112,6 +112,6 @@ async fn alone(config: &Config, command: Command) -> Result<Answer, String> {
         answer = control::obey(&engine, Command::Progress, config.listen).await;
     }
     engine.stop().await;
-    tokio::task::spawn_blocking(move || engine.close()).await.map_err(|_| "the store did not close well".to_owned())?;
+    super::close(engine).await?;
     Ok(answer)
 }

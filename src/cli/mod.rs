@@ -23,10 +23,12 @@ mod ui_token;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{self, Config, ConfigError, Flags};
+use crate::engine::Engine;
 
 /// Agents ask each other, wait for the answer, and you can read and search all of it.
 #[derive(Parser)]
@@ -150,6 +152,16 @@ pub fn main() -> ExitCode {
 #[allow(clippy::print_stderr)]
 pub(crate) fn complain(message: &str) {
     eprintln!("hermes-bridge: {message}");
+}
+
+/// Closes the store of an engine that has stopped.
+pub(crate) async fn close(engine: Arc<Engine>) -> Result<(), String> {
+    let well = tokio::task::spawn_blocking(move || engine.close()).await;
+    if well.unwrap_or(false) {
+        Ok(())
+    } else {
+        Err("the store's writer was broken off by a fault of this program; what was acknowledged is on disk".to_owned())
+    }
 }
 
 /// A runtime for commands that talk to a relay; the relay itself has a larger one.

@@ -53,7 +53,7 @@ async fn alone(config: Config) -> Outcome {
     let (done, of) = (engine.indexed().0, engine.last_seq().0);
     say(done, of, true);
     engine.stop().await;
-    tokio::task::spawn_blocking(move || engine.close()).await.map_err(|_| "the store did not close well".to_owned())?;
+    super::close(engine).await?;
     Ok(0)
 }
 

@@ -84,16 +84,9 @@ async fn serve(config: Config, args: ServeArgs) -> Outcome {
 
     inbound::serve(listener, engine.clone(), stop).await;
 
-    let broken = written.is_cancelled();
     let _ = owner.await;
     exports.stop().await;
-    let closing = tokio::task::spawn_blocking(move || engine.close());
-    closing.await.map_err(|_| "the store did not close well".to_owned())?;
-    if broken {
-        return Err(
-            "the store's writer was broken off by a fault of this program; what was acknowledged is on disk: start the relay again".to_owned()
-        );
-    }
+    super::close(engine).await?;
     tracing::info!("stopped");
     Ok(0)
 }

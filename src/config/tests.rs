@@ -195,7 +195,7 @@ fn the_security_log_is_kept_for_a_year_and_refusals_take_a_bounded_part_of_it() 
     let security = |text: &str| parse(text).map(|c| (c.retention.security_days, c.retention.refusals()));
     assert_eq!(security(""), Ok((Some(365), 100_000)));
     assert_eq!(security("[retention]\nsecurity_days = 0\nmax_bytes = 2000000000\n"), Ok((None, 100_000)));
-    assert_eq!(security("[retention]\nsecurity_days = 30\nmax_bytes = 2560000\n"), Ok((Some(30), 1_000)));
+    assert_eq!(security("[retention]\nsecurity_days = 30\nmax_bytes = 6400000\n"), Ok((Some(30), 1_000)));
     assert!(security("[retention]\nsecurity_days = 40000\n").unwrap_err().contains("a number from 0 to 36500"));
 }
 

@@ -70,8 +70,8 @@ pub(super) fn backups(source: &Source<'_>, raw: &RawBackup, base: &Path, data_di
 
 /// Refusals by the doors in the security log: a flood of them fills no disk.
 const MAX_REFUSALS: u64 = 100_000;
-/// Bytes that one takes, about.
-const REFUSAL_BYTES: u64 = 256;
+/// Bytes that a long one takes, about.
+const REFUSAL_BYTES: u64 = 640;
 const SECURITY_DAYS: u64 = 365;
 
 /// How much history is kept; `None` in a field: no bound.

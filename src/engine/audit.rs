@@ -11,7 +11,6 @@ use tokio::sync::Notify;
 use super::Engine;
 use super::caller::network;
 use crate::core::audit::{Event, Kind};
-
 use crate::core::effect::Fact;
 use crate::core::ids::{Millis, Seq};
 use crate::store::{StoreError, Written};

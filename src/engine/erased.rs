@@ -112,7 +112,7 @@ async fn the_oldest_go_when_there_is_more_than_the_limit() {
 async fn of_the_security_log_what_is_too_old_goes_and_of_refusals_only_the_newest_stay() {
     let dir = tempfile::tempdir().unwrap();
     // 1,000 refusals are a tenth of this.
-    let engine = start(dir.path(), Retention { security_days: Some(30), max_bytes: Some(2_560_000), ..Retention::default() }).await;
+    let engine = start(dir.path(), Retention { security_days: Some(30), max_bytes: Some(6_400_000), ..Retention::default() }).await;
     let now = engine.now().0;
     let entry = |days: u64, kind, n: u64| Fact::Audit(Arc::new(Event::new(Millis(now - days * DAY_MS), kind, "", "", &format!("{days} days, {n}"))));
     let old = (0..1_500).map(|n| entry(40, if n % 2 == 0 { Kind::Login } else { Kind::RefusedLogin }, n));

@@ -66,6 +66,8 @@ impl Engine {
     pub(super) async fn tell_listeners(self: Arc<Self>) {
         let mut last = self.store.last();
         let mut cursor = *last.borrow();
+        // Whoever listens already has missed something: this work was broken off.
+        let _ = self.history.feed.send(Arc::new(Change::Missed(cursor)));
         loop {
             tokio::select! {
                 changed = last.wait_for(|seq| *seq > cursor) => if changed.is_err() { return },

@@ -265,9 +265,9 @@ impl Engine {
         }
     }
 
-    /// The last sync. Blocks; nothing can be recorded afterwards.
-    pub fn close(&self) {
-        self.store.close();
+    /// The last sync. Blocks; nothing can be recorded afterwards. False if the store's writer was broken off.
+    pub fn close(&self) -> bool {
+        self.store.close()
     }
 
     #[must_use]

@@ -59,7 +59,7 @@ impl Engine {
             match outcome {
                 Ok(()) => failing = false,
                 Err(why) if !std::mem::replace(&mut failing, true) => {
-                    tracing::error!(error = %why, "old exchanges could not be removed; it is tried again every hour");
+                    tracing::error!(error = %why, "what is old could not be removed; it is tried again every hour");
                 }
                 Err(_) => {}
             }
@@ -78,9 +78,11 @@ impl Engine {
 
     /// One pass over everything that is too old, or too much. Blocks.
     pub(super) fn prune(&self, plan: &Retention, removed: &mut Removed, looked: &mut Looked) -> Result<(), String> {
-        let floor = self.slowest()?;
         let today = self.now().0 / DAY_MS;
         removed.day = today;
+        // Before exchanges make room for it.
+        self.prune_audit(plan, removed)?;
+        let floor = self.slowest()?;
         let ages = plan.ages();
         let for_ever = ages.values().map(Vec::len).sum::<usize>() < Outcome::ALL.len();
         let ago = |days: u64| Millis(self.now().0.saturating_sub(days * DAY_MS));
@@ -96,8 +98,6 @@ impl Engine {
                 tracing::info!(exchanges = gone, not_exported_yet = unread, why = %pass.why, "removed old exchanges");
             }
         }
-        // Before exchanges make room for it.
-        self.prune_audit(plan, removed)?;
         if let Some(max) = plan.max_bytes {
             self.prune_to(plan, max, floor, Millis(today * DAY_MS), removed)?;
         }

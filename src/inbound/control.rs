@@ -56,8 +56,7 @@ pub async fn serve(listener: &UnixListener, engine: Arc<Engine>, bound: SocketAd
             () = stop.cancelled() => break,
         };
         let Ok((stream, _)) = accepted else {
-            // Out of file descriptors, most likely: nothing gets better by trying at once.
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            super::rest_from_accepting().await;
             continue;
         };
         let engine = engine.clone();

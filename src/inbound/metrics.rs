@@ -92,7 +92,7 @@ pub async fn serve(listener: &TcpListener, engine: Arc<Engine>, stop: Cancellati
             () = stop.cancelled() => return,
         };
         let Ok((tcp, from)) = accepted else {
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            super::rest_from_accepting().await;
             continue;
         };
         let (engine, stop, tries) = (engine.clone(), stop.clone(), tries.clone());

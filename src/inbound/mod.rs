@@ -47,6 +47,11 @@ fn refused(engine: &Engine, rule: &'static str, who: &str, address: IpAddr, what
     engine.audit_counted(Kind::RefusedRequest, rule, who, Some(address.to_canonical()), what);
 }
 
+/// After a connection could not be accepted: out of file descriptors, most likely, so nothing gets better by trying at once.
+async fn rest_from_accepting() {
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+}
+
 /// A response whose refusal is on record already.
 #[derive(Clone)]
 struct OnRecord;

@@ -90,9 +90,8 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>, engine: &Engine
     match listener.accept().await {
         Ok((tcp, peer)) => Some((tcp, peer, place)),
         Err(e) => {
-            // Out of file descriptors, most likely: nothing gets better by trying at once.
             tracing::warn!(error = %e, "cannot accept connections");
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            super::rest_from_accepting().await;
             None
         }
     }
@@ -187,7 +186,7 @@ impl Router {
         let (engine, asked) = (self.engine.clone(), (request.method().clone(), request.uri().clone()));
         let peer = peer::of(&engine.config(), from.ip(), request.uri(), request.headers());
         let response = self.answer(request, peer, place).await;
-        // A bot's are noted with its name, and who may read the page may mistype an address there.
+        // Those at /mcp are noted there, with the bot's name; and who may read the page may mistype an address there.
         if asked.1.path() != "/mcp" && !ui::door::is_page(asked.1.path()) {
             super::misfit(&engine, "", peer.address, &asked, &response);
         }

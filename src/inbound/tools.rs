@@ -41,7 +41,7 @@ impl Context {
 pub(super) async fn call(engine: &Arc<Engine>, tool: &str, arguments: Map<String, Value>, context: &Context) -> Result<String, Misuse> {
     let name = wire::tools::label(tool);
     let call = parse(tool, arguments).inspect_err(|_| engine.metrics().called(name, "misuse"))?;
-    let told = Told { engine, tool: name, context };
+    let told = Telling { engine, tool: name, context };
     if matches!(call, Call::ListAgents) {
         return Ok(told.list(&results::agents(&engine.present(Some(&context.caller)))));
     }
@@ -53,13 +53,13 @@ pub(super) async fn call(engine: &Arc<Engine>, tool: &str, arguments: Map<String
 }
 
 /// A result as text: counted, as much of it as there is room for, and on record if it tells of nothing of the caller's.
-pub(super) struct Told<'a> {
+pub(super) struct Telling<'a> {
     pub engine: &'a Engine,
     pub tool: &'static str,
     pub context: &'a Context,
 }
 
-impl Told<'_> {
+impl Telling<'_> {
     pub(super) fn report(&self, report: Report) -> String {
         let report = match self.context.room.hold(report.weight()) {
             Ok(()) => report,

@@ -236,6 +236,7 @@ impl Exporter {
                 }
             }
             if !rest.is_empty() {
+                self.cursor = *last;
                 self.save(*last).await?;
             }
         }

@@ -70,7 +70,8 @@ impl Exports {
         self.cursors.clone()
     }
 
-    /// From now on these are hidden too. Those before them stay hidden: what is exported may be as old as they are.
+    /// From now on these are hidden too. Those before them stay hidden: what is exported may be as old as they are. A restart
+    /// knows only those of the configuration.
     pub fn hide(&self, tokens: Vec<Secret>) {
         self.tokens.send_modify(|hidden| {
             hidden.retain(|old| !tokens.contains(old));

@@ -160,7 +160,8 @@ impl Store {
             }
             let old = match log.get(last.0)?.map(|bytes| decode(bytes.value())).transpose()? {
                 Some(Fact::Audit(event)) => event.at < before,
-                _ => false,
+                Some(_) => false,
+                None => true,
             };
             if old || (last <= surplus && kind.is_some_and(Kind::is_refusal)) {
                 rows.push(last);

@@ -284,15 +284,15 @@ impl Store {
         self.shared.database.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or(StoreError::Down)
     }
 
-    /// Writes what waits, syncs, closes the file. Later submissions are lost.
-    pub fn close(&self) {
+    /// Writes what waits, syncs, closes the file. Later submissions are lost. False if a fault broke the writer off, now or before.
+    pub fn close(&self) -> bool {
         let _ = self.sender.send((Op::Stop, None));
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread
-            && thread.join().is_err()
-        {
+        let well = thread.is_none_or(|thread| thread.join().is_ok());
+        if !well {
             tracing::error!("the store's writer thread panicked");
         }
+        well
     }
 }
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::core::exchange::{Asked, End, Late};
 use crate::core::ids::{ConversationId, Millis, RequestId};
 use crate::core::outcome::{Outcome, Refusal, moment};
+use crate::core::policy::json_len;
 use crate::core::presence::Present;
 use crate::core::replies::Replied;
 
@@ -86,11 +87,11 @@ impl Report {
         self
     }
 
-    /// Bytes of the parts that can be long.
+    /// Bytes of the parts that can be long, as JSON.
     #[must_use]
     pub fn weight(&self) -> usize {
-        let late = self.late_answers.iter().map(|late| late.answer.as_ref().map_or(0, String::len));
-        self.answer.as_ref().map_or(0, String::len) + self.message.as_ref().map_or(0, String::len) + late.sum::<usize>()
+        let late = self.late_answers.iter().map(|late| &late.answer);
+        late.chain([&self.answer, &self.message]).flatten().map(|text| json_len(text)).sum()
     }
 
     /// The same, told without what is too much to hand over now. An asker treats it like one whose answer is not there yet.
@@ -99,8 +100,12 @@ impl Report {
         let message = format!(
             "It has ended, but {limit} would be more than {max}. Do not ask again: it is kept. Take your other results, then call get_answer with this request_id."
         );
-        let Self { request_id, conversation_id, .. } = self;
-        Self { request_id, conversation_id, limit: Some(limit), ..Self::failure(STILL_WORKING, message) }
+        let Self { request_id, conversation_id, mut late_answers, .. } = self;
+        for late in &mut late_answers {
+            late.answer = None;
+            late.message = Some("It came late: call get_answer with this request_id.".to_owned());
+        }
+        Self { request_id, conversation_id, late_answers, limit: Some(limit), ..Self::failure(STILL_WORKING, message) }
     }
 
     fn failure(error: &'static str, message: String) -> Self {
@@ -230,4 +235,22 @@ pub struct AgentLine {
 pub fn agents(present: &[Present]) -> Vec<AgentLine> {
     let line = |p: &Present| AgentLine { name: p.name.to_string(), online: p.online, last_seen: p.last_seen.map(moment), waiting: p.waiting };
     present.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_fetched_later_is_small_and_still_tells_of_late_answers() {
+        let long = Some("\u{1}".repeat(10_000));
+        let late = LateAnswer { request_id: "l".into(), answer: long.clone(), message: None };
+        let report = Report { ok: true, request_id: Some("r".into()), answer: long, late_answers: vec![late], ..Report::default() };
+        assert!(report.weight() >= 2 * 6 * 10_000, "as it travels: {}", report.weight());
+        let left = report.fetched_later("a limit", 7);
+        assert!(!left.ok && left.error == Some(STILL_WORKING) && left.request_id.as_deref() == Some("r") && left.limit == Some("a limit"));
+        assert!(left.weight() < 500, "{left:?}");
+        let note = &left.late_answers[0];
+        assert!(note.request_id == "l" && note.message.as_deref().unwrap().contains("get_answer"));
+    }
 }

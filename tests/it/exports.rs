@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::rig::{Answer, Collector, Relay, attribute, soon, text, until};
+use crate::rig::{Answer, Collector, PATIENCE, Relay, attribute, soon, text, until};
 
 /// An exchange that ends at once: asking oneself is refused, and on record. Its request id.
 async fn exchange(relay: &Relay, message: &str) -> String {
@@ -407,6 +407,13 @@ async fn a_backlog_drains_in_order_with_little_memory() {
     let (before, begun) = (relay.memory(), Instant::now());
     let (mut early, mut most) = (before, before);
     collector.open().await;
+    // After a long absence it is tried once a minute.
+    let first = async {
+        while collector.count() == 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await
+        }
+    };
+    tokio::time::timeout(2 * PATIENCE, first).await.expect("the export tries again");
     // As long as something arrives: how many there are is no question of time.
     while collector.count() < LANES * each {
         let arrived = collector.count();
@@ -427,7 +434,7 @@ async fn a_backlog_drains_in_order_with_little_memory() {
     assert!(lanes.len() == LANES && lanes.values().all(|lane| lane.iter().copied().eq(0..each)), "{lanes:?}");
     // What is read stays in the store's cache, 64 MiB at most; the export itself has no more than a batch in memory.
     let cached = (8 * wanted as u64).min(64 * 1024);
-    assert!(most - before < cached + 20 * 1024, "grew by {} KiB", most - before);
+    assert!(most - before < cached + 40 * 1024, "grew by {} KiB", most - before);
     // A short backlog is gone before the search index, which grows meanwhile, has come to rest.
     assert!(wanted < 10_000 || most - early < 10 * 1024, "went on growing by {} KiB", most - early);
 }

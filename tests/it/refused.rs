@@ -110,7 +110,7 @@ async fn what_the_pages_doors_refuse_is_on_record() {
 
 #[tokio::test]
 async fn every_limit_of_the_doors_is_on_record_when_it_refuses() {
-    let keys = "requests_per_second = 2\nrequests_per_second_per_address = 20\nsearches_per_second = 1";
+    let keys = "requests_per_second = 2\nrequests_per_second_per_address = 10\nsearches_per_second = 1";
     let relay = Relay::start(&format!("[limits]\n{keys}"), &["alice"]).await;
     // Many at a time: on a slow machine one after the other is no flood.
     let alice = relay.caller("alice");
@@ -137,7 +137,7 @@ async fn every_limit_of_the_doors_is_on_record_when_it_refuses() {
     until("they are on record", async || {
         let log = relay.security("?kind=refused_request&limit=500").await;
         // The looks of this test may be too many for their own address.
-        let of_this = |e: &Value| text(e, "what").contains("requests_per_second_per_address = 20") && text(e, "address") == "203.0.113.9";
+        let of_this = |e: &Value| text(e, "what").contains("requests_per_second_per_address = 10") && text(e, "address") == "203.0.113.9";
         log.into_iter().find(of_this)
     })
     .await;

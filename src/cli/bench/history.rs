@@ -113,7 +113,7 @@ async fn write(past: &mut Past, data: &Path, exchanges: u64) -> Result<(), Strin
         }
     });
     written.await?;
-    tokio::task::spawn_blocking(move || store.close()).await.map_err(|e| format!("closing the store: {e}"))
+    tokio::task::spawn_blocking(move || store.close()).await.map(drop).map_err(|e| format!("closing the store: {e}"))
 }
 
 /// Waits until a search sees everything. The page's own word for "not yet" is `partial`.

@@ -78,7 +78,7 @@ async fn demo(args: DemoArgs) -> Outcome {
         until.cancel();
     });
     inbound::serve(listener, engine.clone(), stop).await;
-    tokio::task::spawn_blocking(move || engine.close()).await.map_err(|_| "the store did not close well".to_owned())?;
+    super::close(engine).await?;
     Ok(0)
 }
 

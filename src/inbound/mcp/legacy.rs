@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::super::tools::{self, Context, Told};
+use super::super::tools::{self, Context, Telling};
 use super::super::{Body, error};
 use super::stream::{self, Prime};
 use crate::core::ids::{AgentName, RequestId};
@@ -151,7 +151,7 @@ async fn end(engine: Arc<Engine>, context: Context, going: Going, id: Arc<str>) 
 }
 
 async fn told(engine: &Arc<Engine>, context: &Context, report: &AskReport) -> String {
-    Told { engine, tool: ASK, context }.report(tools::asked(engine, report).await)
+    Telling { engine, tool: ASK, context }.report(tools::asked(engine, report).await)
 }
 
 fn trouble(caller: &AgentName, e: &StoreError) -> String {
