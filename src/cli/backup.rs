@@ -61,9 +61,7 @@ pub(super) fn wait(config: &Config) -> Result<String, String> {
 }
 
 fn alone(config: &Config, dir: PathBuf) -> Result<String, String> {
-    if !config.data_dir.join("bridge.redb").exists() {
-        return Err(format!("there is no store in {}: nothing to back up; --config or --data-dir names another", config.data_dir.display()));
-    }
+    super::must_have_a_store(config)?;
     let store = Store::open(&config.data_dir).map_err(|e| e.to_string())?;
     let made = store.backup(&dir, &moment(now()), &mut Meter::new().watch()).map_err(|e| e.to_string())?;
     Ok(format!("{}: {} exchanges, {} bytes, as of {}", dir.display(), made.exchanges, made.bytes, made.taken))

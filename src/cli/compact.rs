@@ -26,9 +26,7 @@ pub(crate) fn run(args: CompactArgs) -> Outcome {
     if ask_running(&config, &Command::AgentList)?.is_some() {
         return Err(format!("a relay is running on {}: stop it first", dir.display()));
     }
-    if !dir.join("bridge.redb").exists() {
-        return Err(format!("there is no store in {}; --config or --data-dir names another", dir.display()));
-    }
+    super::must_have_a_store(&config)?;
     let (before, after) = store::rewrite(dir, &mut Meter::new().watch()).map_err(|e| e.to_string())?;
     println!("{}: {before} bytes before, {after} now", dir.join("bridge.redb").display());
     Ok(0)

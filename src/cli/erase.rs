@@ -67,9 +67,6 @@ pub(crate) fn run(args: EraseArgs) -> Outcome {
         Some(Answer::Erasures(rows)) => return list(&rows),
         Some(Answer::Failed(why)) => return Err(why),
         Some(other) => return Err(format!("the running relay answered {other:?}")),
-        None if !config.data_dir.join("bridge.redb").exists() => {
-            return Err(format!("there is no store in {}; --config or --data-dir names another", config.data_dir.display()));
-        }
         None => match super::many_threads()?.block_on(alone(&config, command))? {
             Answer::Erasures(rows) => return list(&rows),
             Answer::Failed(why) => return Err(why),
@@ -100,6 +97,7 @@ fn list(rows: &[crate::wire::control::ErasureRow]) -> Outcome {
 
 /// No relay runs: its store is ours for the moment. The index follows at once if it is there.
 async fn alone(config: &Config, command: Command) -> Result<Answer, String> {
+    super::must_have_a_store(config)?;
     let store = Store::open(&config.data_dir).map_err(|e| e.to_string())?;
     let engine = Engine::start(config.clone(), store).map_err(|e| e.to_string())?;
     let mut meter = Meter::new();

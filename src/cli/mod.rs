@@ -164,6 +164,14 @@ pub(crate) async fn close(engine: Arc<Engine>) -> Result<(), String> {
     }
 }
 
+/// For commands that work on what is there: a mistyped directory is not made into an empty store.
+pub(crate) fn must_have_a_store(config: &Config) -> Result<(), String> {
+    if config.data_dir.join("bridge.redb").exists() {
+        return Ok(());
+    }
+    Err(format!("there is no store in {}; --config or --data-dir names another", config.data_dir.display()))
+}
+
 /// A runtime for commands that talk to a relay; the relay itself has a larger one.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, String> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| format!("the runtime does not start: {e}"))

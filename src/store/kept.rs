@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::tests::{ask, end, record};
@@ -208,73 +207,4 @@ fn the_copied_directory_of_a_stopped_relay_is_a_backup_as_well() {
     let store = Store::open(&copied).unwrap();
     assert_eq!(record(&store, vec![ask(7)]), Written::Durable);
     assert_eq!(store.exchange_count().unwrap(), 7);
-}
-
-/// By hand: `cargo test --lib -- --ignored --nocapture how_long_a_record_takes`, with `BRIDGE_EXCHANGES=1000000` for a large one.
-#[test]
-#[ignore = "it measures"]
-fn how_long_a_record_takes_while_a_backup_is_taken_and_old_ones_are_removed() {
-    let dir = tempfile::tempdir().unwrap();
-    let many: u128 = std::env::var("BRIDGE_EXCHANGES").map_or(100_000, |n| n.parse().unwrap());
-    let store = Store::open(&dir.path().join("data")).unwrap();
-    let words = "about a thousand bytes of text, as agents write ".repeat(20);
-    for first in (1..=many).step_by(200) {
-        let of = |n: u128| [Fact::Asked(Arc::new(super::tests::asked(n << 80, n, &words))), end(n << 80, Outcome::Answered)];
-        record(&store, (first..first + 200).flat_map(of).collect());
-    }
-    let size = || dir.path().join("data/bridge.redb").metadata().unwrap().len() >> 20;
-    println!("{many} exchanges, {} MiB", size());
-    let (over, next) = (AtomicBool::new(false), std::sync::atomic::AtomicU64::new(0));
-    let watched = |what: &str, work: &mut dyn FnMut()| {
-        over.store(false, Ordering::Release);
-        std::thread::scope(|scope| {
-            let recorder = scope.spawn(|| {
-                let mut took = Vec::new();
-                while !over.load(Ordering::Acquire) {
-                    let begun = std::time::Instant::now();
-                    let n = (u128::from(next.fetch_add(1, Ordering::AcqRel)) + 2 * many) << 80;
-                    record(&store, vec![ask(n), end(n, Outcome::Answered)]);
-                    took.push(begun.elapsed());
-                    std::thread::sleep(std::time::Duration::from_millis(5).saturating_sub(begun.elapsed()));
-                }
-                took.sort();
-                took
-            });
-            let begun = std::time::Instant::now();
-            work();
-            let whole = begun.elapsed();
-            over.store(true, Ordering::Release);
-            let took = recorder.join().unwrap();
-            let at = |share: usize| took[(took.len() - 1) * share / 100];
-            println!("{what}: {whole:.1?}; {} records, p50 {:.1?}, p99 {:.1?}, slowest {:.1?}", took.len(), at(50), at(99), at(100));
-        });
-    };
-    watched("nothing beside", &mut || std::thread::sleep(std::time::Duration::from_secs(10)));
-    watched("a backup", &mut || {
-        let begun = store.last().borrow().0;
-        let made = store.backup(&dir.path().join("kept"), TAKEN, &mut go_on).unwrap();
-        println!("backup of {} exchanges, {} MiB, seq {} (began at {begun})", made.exchanges, made.bytes >> 20, made.seq);
-    });
-    watched("90 % removed", &mut || {
-        let mut after = None;
-        loop {
-            let before = crate::core::ids::Millis((many * 9 / 10) as u64);
-            let doomed = store.oldest(after, Old { before, only: None, floor: Seq(u64::MAX), beside: before }, 100).unwrap();
-            after = doomed.next;
-            let erasure = crate::core::effect::Erasure { ids: doomed.ids, rows: doomed.rows, at: crate::core::ids::Millis(1), why: "old".into() };
-            record(&store, vec![Fact::Erased(Arc::new(erasure))]);
-            std::thread::sleep(std::time::Duration::from_millis(5));
-            if after.is_none() {
-                break;
-            }
-        }
-    });
-    let memory = fs::read_to_string("/proc/self/status").unwrap();
-    println!("{}", memory.lines().find(|l| l.starts_with("VmHWM")).unwrap());
-    let (left, open) = (store.exchange_count().unwrap(), size());
-    drop(store);
-    let closed = size();
-    let begun = std::time::Instant::now();
-    let (before, rewritten) = rewrite(&dir.path().join("data"), &mut go_on).unwrap();
-    println!("{left} left; {open} MiB open, {closed} MiB closed; compact {} -> {} MiB in {:.1?}", before >> 20, rewritten >> 20, begun.elapsed());
 }

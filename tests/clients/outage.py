@@ -1,4 +1,4 @@
-"""Measures what an outage costs; for people, not run by pytest.
+"""Measures what an outage costs; for people, and run by test_outage.py.
 
     python outage.py RELAY_BINARY [--outages 0.5,5,25] [--bots 500] [--bots-outage 5]
 

@@ -7,17 +7,17 @@ import subprocess
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
+import trustme
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from rig import BINARY, until
 
-# An authority of the tests' own, and a server's key with the certificate that it signed, for localhost, until 2120.
-TLS = Path(__file__).parent / "tls"
+# An authority of the tests' own, made anew each time.
+AUTHORITY = trustme.CA()
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def collecting(secure=False):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     if secure:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(TLS / "server.pem")
+        AUTHORITY.issue_cert("localhost").configure_cert(context)
         server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     server.bodies = bodies
@@ -121,12 +121,14 @@ def ask_myself(relay):
 
 @pytest.mark.parametrize("by", ["ca_file", "SSL_CERT_FILE"])
 @pytest.mark.parametrize("sink", SECTIONS)
-def test_over_tls_a_private_authority_is_trusted_once_it_is_named(start, secure_collector, sink, by):
+def test_over_tls_a_private_authority_is_trusted_once_it_is_named(start, secure_collector, tmp_path, sink, by):
+    authority = tmp_path / "ca.pem"
+    AUTHORITY.cert_pem.write_to_path(authority)
     section, env = SECTIONS[sink].format(url=secure_collector.url), {}
     if by == "ca_file":
-        section += f'\nca_file = "{TLS / "ca.pem"}"'
+        section += f'\nca_file = "{authority}"'
     else:
-        env["SSL_CERT_FILE"] = str(TLS / "ca.pem")
+        env["SSL_CERT_FILE"] = str(authority)
     ask_myself(start(sections=section, env=env))
     assert parsed(until(lambda: secure_collector.bodies and secure_collector.bodies[0])).resource_spans
 

@@ -92,3 +92,27 @@ async fn a_deleted_or_damaged_index_is_made_anew_while_asks_go_on() {
         index_equals_store(&relay, asked).await;
     }
 }
+
+#[tokio::test]
+async fn reindex_makes_the_index_anew_beside_a_running_relay_and_without_one() {
+    let mut relay = Relay::start("", &["alice", "bob"]).await;
+    let _bob = Worker::start(relay.address.clone(), "bob", echo);
+    relay.wait_online("bob", true).await;
+    for n in 0..10 {
+        assert_eq!(relay.caller("alice").ask("bob", &format!("question number{n}")).await["ok"], true);
+    }
+    index_equals_store(&relay, 10).await;
+    let ran = relay.run(&["reindex"]).await;
+    assert!(ran.code == 0 && ran.out.contains("the index is complete"), "{ran:?}");
+    index_equals_store(&relay, 10).await;
+    relay.stop().await;
+    let index = fs::read_dir(relay.path("data")).unwrap().map(|e| e.unwrap().path()).find(|p| p.is_dir()).unwrap();
+    fs::remove_dir_all(&index).unwrap();
+    let ran = relay.run(&["reindex"]).await;
+    assert!(ran.code == 0 && ran.out.contains("the index is complete"), "{ran:?}");
+    assert!(index.join("meta.json").exists(), "a stopped relay's index was made");
+    relay.up().await;
+    index_equals_store(&relay, 10).await;
+    let nothing = relay.run(&["reindex", "--data-dir", "nowhere"]).await;
+    assert!(nothing.code == 1 && nothing.err.contains("no store") && !relay.path("nowhere").exists(), "{nothing:?}");
+}
