@@ -64,20 +64,22 @@ class ToolCalls:
         )
 
     async def _reply(self, request_id: str, answer: str) -> Any:
-        delivery = self._courier.deliver(self._desk.reply(request_id, {"answer": answer}))
-        result = await self._with_patience("reply", asyncio.ensure_future(asyncio.shield(delivery)))
+        kept = self._desk.reply(request_id, {"answer": answer})
+        delivery = asyncio.ensure_future(asyncio.shield(self._courier.deliver(kept)))
+        result = await self._with_patience("reply", delivery, lambda: self._courier.held_up(kept))
         if result is None:
             return {
                 "ok": True,
                 "queued": True,
-                "message": "The relay is away. The answer is kept and delivered when it is back; do not send it again.",
+                "message": "The relay cannot take it now. The answer is kept and delivered when it can; do not send it again.",
             }
         if isinstance(result, dict) and result.get("ok") is False and result.get("error") != "already_answered":
             self._desk.reply_refused(request_id)
         return result
 
-    async def _with_patience(self, tool: str, task: "asyncio.Future[Any]") -> Any:
-        """The task's result, or ``None`` once the relay has been away for too long."""
+    async def _with_patience(self, tool: str, task: "asyncio.Future[Any]",
+                             held_up: Callable[[], bool] = lambda: False) -> Any:
+        """The task's result, or ``None`` once the relay has been away, or unable to take it, for too long."""
         loop = asyncio.get_running_loop()
         away_since: Optional[float] = None
         try:
@@ -85,7 +87,7 @@ class ToolCalls:
                 done, _ = await asyncio.wait([task], timeout=_LOOK_EVERY)
                 if done:
                     return task.result()
-                if self._connection.connected:
+                if self._connection.connected and not held_up():
                     away_since = None
                     continue
                 away_since = away_since if away_since is not None else loop.time()

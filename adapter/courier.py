@@ -1,7 +1,7 @@
 """Carries the answers of the outbox to the relay.
 
 Owns the way of one answer: sent as a ``call`` of ``reply`` with a call id that never changes, until
-the relay has confirmed it or refused it for good. Decides nothing about what the answer is.
+the relay has it on disk or has refused it for good. Decides nothing about what the answer is.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Courier:
         self._outbox = outbox
         self._call = call
         self._retry_seconds = retry_seconds
-        # By the answer itself: its call id changes when the relay asks to try again.
-        self._tasks: dict[int, "asyncio.Task[Any]"] = {}
+        self._tasks: dict[str, "asyncio.Task[Any]"] = {}
+        self._held_up: set[str] = set()
 
     def deliver_all(self) -> None:
         """Starts a delivery for every answer that has none under way."""
@@ -38,12 +38,16 @@ class Courier:
 
     def deliver(self, answer: Answer) -> "asyncio.Task[Any]":
         """The delivery of this answer; its result is what the relay said last."""
-        task = self._tasks.get(id(answer))
+        task = self._tasks.get(answer.call_id)
         if task is None:
             task = asyncio.ensure_future(self._carry(answer))
-            self._tasks[id(answer)] = task
-            task.add_done_callback(lambda _: self._tasks.pop(id(answer), None))
+            self._tasks[answer.call_id] = task
+            task.add_done_callback(lambda _: self._tasks.pop(answer.call_id, None))
         return task
+
+    def held_up(self, answer: Answer) -> bool:
+        """The relay is there and cannot take this answer, or not onto its disk, for the time being."""
+        return answer.call_id in self._held_up
 
     async def stop(self) -> None:
         """Ends the deliveries; what they carried stays in the outbox."""
@@ -53,18 +57,19 @@ class Courier:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _carry(self, answer: Answer) -> Any:
-        while True:
-            result = await self._call(Call(answer.call_id, "reply", answer.arguments))
-            error = _error_of(result)
-            if error in PASSING:
-                logger.warning("hermes-bridge: request %s: the relay cannot take the answer now (%s)",
-                               answer.request_id, error)
+        try:
+            while True:
+                result = await self._call(Call(answer.call_id, "reply", answer.arguments))
+                error = _error_of(result)
+                if error not in PASSING and not _in_memory(result):
+                    self._settle(answer, error)
+                    return result
+                logger.warning("hermes-bridge: request %s: the relay cannot take the answer onto its disk now (%s)",
+                               answer.request_id, error or "it waits in its memory")
+                self._held_up.add(answer.call_id)
                 await asyncio.sleep(self._retry_seconds)
-                # The relay remembers a call by its id together with that refusal.
-                answer.call_id += "r"
-                continue
-            self._settle(answer, error)
-            return result
+        finally:
+            self._held_up.discard(answer.call_id)
 
     def _settle(self, answer: Answer, error: Optional[str]) -> None:
         self._outbox.confirm(answer)
@@ -85,3 +90,8 @@ def _error_of(result: Any) -> Optional[str]:
     if isinstance(result, dict) and result.get("ok") is False:
         return str(result.get("error") or "unknown")
     return None
+
+
+def _in_memory(result: Any) -> bool:
+    """Taken, but a crash of the relay would lose it: said again, it is the same answer."""
+    return isinstance(result, dict) and result.get("ok") is True and result.get("recorded") is False

@@ -94,6 +94,15 @@ def test_a_reply_while_the_relay_is_away_is_kept_and_the_model_is_told():
     assert scene(work) == (True, True, ["r1"])
 
 
+def test_a_reply_that_the_relay_cannot_record_is_kept_and_the_model_is_told():
+    async def work(calls, line, box, desk):
+        line.answer = lambda call: {"ok": False, "error": "store_unavailable"}
+        result = await calls.run("reply", {"request_id": "r1", "answer": "42"})
+        return result["ok"], result["queued"], [a.request_id for a in box.undelivered()]
+
+    assert scene(work) == (True, True, ["r1"])
+
+
 def test_a_blank_reply_is_left_to_the_relay_to_refuse():
     async def work(calls, line, box, desk):
         line.answer = lambda call: {"ok": False, "error": "empty_answer"}

@@ -39,9 +39,32 @@ def test_a_relay_that_already_has_an_answer_ends_it_too():
         assert len(calls) == 1 and left == []
 
 
-def test_a_refusal_that_may_pass_is_tried_again_under_another_call_id():
+def test_a_refusal_that_may_pass_is_tried_again_as_the_same_call():
     calls, left = carry([{"ok": False, "error": "store_unavailable"}, {"ok": True}])
-    assert left == [] and len({c.call_id for c in calls}) == 2
+    assert left == [] and len(calls) == 2 and len({c.call_id for c in calls}) == 1
+
+
+def test_an_answer_that_a_crash_of_the_relay_would_lose_is_kept_and_said_again():
+    in_memory = {"ok": True, "recorded": False}
+    calls, left = carry([in_memory, in_memory, {"ok": True}])
+    assert left == [] and len(calls) == 3 and len({c.call_id for c in calls}) == 1
+    box, told = Outbox(None), asyncio.Event()
+
+    async def work():
+        async def call(made):
+            told.set()
+            return in_memory
+
+        courier = Courier(box, call, retry_seconds=3600)
+        answer = box.put("r1", {"answer": "42"})
+        courier.deliver(answer)
+        await told.wait()
+        while not courier.held_up(answer):
+            await asyncio.sleep(0)
+        await courier.stop()
+        return courier.held_up(answer)
+
+    assert asyncio.run(work()) is False and [a.request_id for a in box.undelivered()] == ["r1"]
 
 
 def test_an_answer_that_is_too_large_becomes_a_clear_failure():

@@ -202,6 +202,10 @@ impl Bot {
                     for id in &self.at_work {
                         tell(socket, &json!({"type": "heartbeat", "request_id": id})).await?;
                     }
+                    // Said twice it is the same answer.
+                    for call in self.unacknowledged.values() {
+                        tell(socket, call).await?;
+                    }
                 }
             }
         }
@@ -224,7 +228,9 @@ impl Bot {
         match frame["type"].as_str() {
             Some("wake") => {}
             Some("result") => {
-                self.unacknowledged.remove(frame["id"].as_str().unwrap_or_default());
+                if is_settled(&frame["result"]) {
+                    self.unacknowledged.remove(frame["id"].as_str().unwrap_or_default());
+                }
                 return Ok(None);
             }
             _ => return Ok(None),
@@ -267,6 +273,12 @@ impl Bot {
         self.unacknowledged.insert(id, call.clone());
         Some(call)
     }
+}
+
+/// The relay has the answer on disk, or will never take it.
+fn is_settled(result: &Value) -> bool {
+    let passing = ["store_unavailable", "rate_limited"].map(Value::from);
+    result["recorded"] != false && !passing.contains(&result["error"])
 }
 
 async fn connect(relay: &Relay) -> Result<Socket, Ended> {

@@ -99,9 +99,9 @@ pub enum Effect {
         connection: ConnectionId,
         id: RequestId,
     },
-    /// A late answer for an asker that understands such frames.
+    /// A late answer for its asker, and the connection that takes such frames if there is one.
     LateAnswer {
-        connection: ConnectionId,
+        connection: Option<ConnectionId>,
         asked: Arc<Asked>,
         late: Arc<Late>,
     },

@@ -168,8 +168,19 @@ pub struct Awake {
     /// When the wake was sent or the target last said that it is at work. If `on` is `None`: when the connection was lost
     /// or the target came back without having said yet which process it is.
     pub heard: Millis,
-    /// The processes that said that they have it: none of them is ever woken for this request again. At most one a wake.
+    /// The processes that said that they have it: none of them is woken for this request again. The newest `MAX_HOLDERS`.
     pub holders: Vec<Arc<str>>,
+}
+
+/// A bot that comes back as another process so often within one question is broken, or means harm.
+pub const MAX_HOLDERS: usize = 64;
+
+/// Remembers one more process, in place of the oldest if there are too many.
+pub fn keep_holder<T>(holders: &mut Vec<T>, holder: T) {
+    if holders.len() >= MAX_HOLDERS {
+        holders.remove(0);
+    }
+    holders.push(holder);
 }
 
 /// An accepted exchange that has not ended.

@@ -255,9 +255,9 @@ impl fmt::Display for Refusal {
             Self::Conflict { first } => {
                 write!(f, "This request_key was already used for another question ({first}). Use a new request_key for a new question.")
             }
-            Self::StoreUnavailable => f.write_str(
-                "The relay cannot record anything at the moment and is configured to refuse then. Nothing was sent. Try again in a minute.",
-            ),
+            Self::StoreUnavailable => {
+                f.write_str("The relay cannot record anything at the moment and does not go on without. Nothing was sent. Try again in a minute.")
+            }
         }
     }
 }

@@ -60,7 +60,9 @@ impl Relay {
         let Some(link) = agent.link_mut(connection) else { return };
         link.introduced = true;
         if let Some(hello) = hello {
-            link.hello = hello;
+            // A connection is one process, whatever it says later.
+            let first = link.hello.instance.take();
+            link.hello = Hello { instance: first.or(hello.instance.clone()), ..hello };
         }
         self.take_over(now, &name, out);
         self.advance(now, &name, out);

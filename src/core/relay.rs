@@ -6,6 +6,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::audit::Kind;
 use super::effect::{Ask, Effect, Fact, Place};
 use super::exchange::{Asked, Awake, End, Open, Past, Phase, Twin, WhenOffline, Work};
 use super::ids::{AgentName, Millis, RequestId};
@@ -21,7 +22,7 @@ use super::registry::{Left, Registry};
 /// Bounded in number and in bytes of questions; both larger than what the store's queue can hold unwritten.
 const RECENT: usize = 16_384;
 const RECENT_BYTES: usize = 64 << 20;
-/// How much is recorded of each question of a flood.
+/// How much is recorded of each question that a rule refuses.
 const MAX_FLOODED: usize = 1_024;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -201,9 +202,9 @@ impl Relay {
             Ok(Judged::Join(id)) => return Verdict::Joined(id),
             Err(refusal) => {
                 self.count_refused(now, &asked.from, &refusal);
-                // A refused ask does not use up its key, and what is too large or comes in a flood is not kept.
+                // A refused ask does not use up its key, and what a rule refuses, again and again perhaps, is not kept whole.
                 asked.key = None;
-                let keep = if refusal.outcome() == Outcome::RateLimited { MAX_FLOODED } else { self.limits.max_message_bytes };
+                let keep = if Kind::of_refusal(refusal.outcome()).is_some() { MAX_FLOODED } else { self.limits.max_message_bytes };
                 asked.message = clip(&asked.message, keep.min(self.limits.max_message_bytes));
                 return refuse(now, asked, refusal, out);
             }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::effect::{Effect, Fact};
-use super::exchange::{Awake, Late, Past, Phase};
+use super::exchange::{Awake, Late, Past, Phase, keep_holder};
 use super::ids::{AgentName, ConnectionId, Millis, RequestId};
 use super::outcome::{Outcome, Refusal, explain};
 use super::relay::Relay;
@@ -92,9 +92,7 @@ impl Relay {
         let asked = past.asked.clone();
         out.push(Effect::Record(Fact::Late { id: asked.id, late: late.clone() }));
         self.remember(Past { late: true, call, ..past });
-        if let Some(connection) = self.hears_answers(&asked.from) {
-            out.push(Effect::LateAnswer { connection, asked, late });
-        }
+        out.push(Effect::LateAnswer { connection: self.hears_answers(&asked.from), asked, late });
         Replied::TakenLate
     }
 
@@ -109,7 +107,7 @@ impl Relay {
         awake.heard = now;
         awake.on = Some(connection);
         if let Some(instance) = instance.filter(|instance| !awake.holders.contains(instance)) {
-            awake.holders.push(instance.clone());
+            keep_holder(&mut awake.holders, instance.clone());
             out.push(Effect::Record(Fact::Received { id, instance, attempt: awake.attempt }));
         }
         self.rearm(id);

@@ -129,7 +129,7 @@ impl Engine {
         let ask = self.prepare(from, request).await?;
         let (id, to) = (ask.id, ask.to.clone());
         let conversation = ask.conversation.between(&ask.from, &ask.to).unwrap_or_else(|| ask.conversation.fresh());
-        let permit = self.store.reserve().await?;
+        let permit = self.store.admit().await?;
         let (verdict, going, done) = {
             let mut relay = self.relay();
             let mut out = Vec::new();
@@ -280,6 +280,7 @@ impl Engine {
         };
         let Some(record) = record.filter(|r| r.is_party(from) && self.is_kept(r)) else { return Ok(AnswerReport::Unknown) };
         if record.end.is_some() {
+            self.settle(from, id);
             if record.late.is_some() && record.asked.from == *from {
                 self.handed.note(id);
             }

@@ -44,10 +44,7 @@ impl Engine {
                     self.links.send(connection, ToBot::Wake(wake));
                 }
                 Effect::Cancel { connection, id } => self.links.send(connection, ToBot::Cancelled(id)),
-                Effect::LateAnswer { connection, asked, late } => {
-                    self.handed.note(asked.id);
-                    self.links.send(connection, ToBot::Answer(asked, late));
-                }
+                Effect::LateAnswer { connection, asked, late } => self.owe(connection, asked, late),
                 Effect::Finish { asked, end } => self.tell(Ended { asked, end, recorded }),
             }
         }
@@ -68,11 +65,11 @@ impl Engine {
         }
     }
 
-    /// An answer whose asker was told to go on meanwhile goes to its socket, if it understands that.
+    /// An answer whose asker was told to go on meanwhile.
     fn hand_over(&self, Ended { asked, end, .. }: &Ended) {
-        let Some(connection) = self.relay().hears_answers(&asked.from) else { return };
+        let connection = self.relay().hears_answers(&asked.from);
         let late = Late { answer: end.text.clone(), at: end.at, call: None };
-        self.links.send(connection, ToBot::Answer(asked.clone(), Arc::new(late)));
+        self.owe(connection, asked.clone(), Arc::new(late));
     }
 
     /// A question that could not be recorded where only recorded ones may be asked, or kept. The housekeeper ends it.

@@ -66,6 +66,18 @@ impl Connection {
         Ok(())
     }
 
+    /// Sends again what its owner did not take while it was away.
+    pub fn pay(&self) {
+        self.engine.pay(&self.name);
+    }
+
+    /// The bot took what it was sent before the ping with this payload.
+    pub fn took(&self, payload: &[u8]) {
+        if let Ok(id) = payload.try_into() {
+            self.engine.settle(&self.name, RequestId::from_u128(u128::from_be_bytes(id)));
+        }
+    }
+
     /// The bot has the question.
     pub async fn received(&self, id: RequestId) -> Result<(), StoreError> {
         self.report(|relay, now, out| relay.heard(now, self.id, id, out)).await

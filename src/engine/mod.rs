@@ -21,7 +21,9 @@ mod follow;
 mod history;
 mod late;
 mod links;
+mod owed;
 mod person;
+mod reply;
 mod retention;
 mod waiters;
 mod work;
@@ -51,6 +53,7 @@ pub use feed::{Change, Feed};
 pub use history::{Findings, HistoryError, Search};
 pub use links::ToBot;
 pub use person::{Actor, Paused};
+pub use reply::Kept;
 pub use waiters::Ended;
 pub use work::Progress;
 
@@ -65,13 +68,12 @@ use crate::core::exchange::Record;
 use crate::core::ids::{AgentName, ConnectionId, ConversationId, Millis, RequestId};
 use crate::core::presence::Present;
 use crate::core::relay::Relay;
-use crate::core::replies::{Replied, Reply};
 use crate::lasting::lasting;
 use crate::store::{Permit, Store, Written};
 
-/// No bot hears sooner that something is unknown to it. What is another's takes longer to find than what is nobody's, more so if it
-/// is long; the time must not tell which it was.
-const UNKNOWN_AFTER: std::time::Duration = std::time::Duration::from_millis(10);
+/// A bot hears in steps of so long that something is unknown to it. What is another's takes longer to find than what is nobody's,
+/// more so if it is long; the time must not tell which it was.
+const UNKNOWN_STEP: std::time::Duration = std::time::Duration::from_millis(10);
 /// How long a stop waits for what follows the log.
 const LAST_TURN: std::time::Duration = std::time::Duration::from_secs(2);
 
@@ -90,6 +92,7 @@ pub struct Engine {
     chores: Chores,
     history: history::History,
     handed: late::Handed,
+    owed: owed::Owed,
     work: work::Work,
     followers: OnceLock<Vec<(&'static str, String)>>,
     stopping: CancellationToken,
@@ -123,6 +126,9 @@ impl Engine {
         if !open.is_empty() {
             tracing::info!(open = open.len(), "took up the exchanges that were open");
         }
+        let waiters = Arc::<waiters::Waiters>::default();
+        // Whoever waited comes back and waits again, or hears of it by itself.
+        open.iter().for_each(|one| waiters.excuse(one.asked.id));
         relay.restore(now, open);
         relay.set_paused(person::kept(&store)?);
         let door = door::Door::kept(&store)?;
@@ -134,12 +140,13 @@ impl Engine {
             door,
             audit: audit::Audit::default(),
             links: links::Links::default(),
-            waiters: Arc::default(),
+            waiters,
             clock,
             next_connection: AtomicU64::new(1),
             chores: Chores::default(),
             history: history::History::default(),
             handed: late::Handed::default(),
+            owed: owed::Owed::default(),
             work: work::Work::default(),
             followers: OnceLock::new(),
             stopping: CancellationToken::new(),
@@ -204,41 +211,6 @@ impl Engine {
     /// The exchanges of a conversation, oldest first, after `after`.
     pub async fn thread(self: &Arc<Self>, conversation: ConversationId, after: Option<RequestId>, count: usize) -> Result<Vec<Record>, StoreError> {
         self.read(move |store| store.thread(conversation, after, count)).await
-    }
-
-    /// A reply to a question that `from` was asked. `call`: the id under which the bot may send this again.
-    pub async fn reply(self: &Arc<Self>, from: &AgentName, id: RequestId, reply: Reply, call: Option<Arc<str>>) -> Result<Replied, StoreError> {
-        let begun = Instant::now();
-        let replied = self.take_reply(from, id, reply, call).await?;
-        if replied == Replied::Unknown {
-            hush(begun).await;
-        }
-        Ok(replied)
-    }
-
-    async fn take_reply(self: &Arc<Self>, from: &AgentName, id: RequestId, reply: Reply, call: Option<Arc<str>>) -> Result<Replied, StoreError> {
-        let permit = self.store.reserve().await?;
-        let mut out = Vec::new();
-        let (first, done) = {
-            let mut relay = self.relay();
-            let first = relay.reply(self.now(), from, id, reply.clone(), call.clone(), &mut out);
-            (first, self.carry_after(permit, out))
-        };
-        if !matches!(first, Replied::AskHistory | Replied::Unknown) {
-            return kept(first, done).await;
-        }
-        // A foreign request takes the same way as an unknown one.
-        let record = self.read(move |store| store.record(id)).await?;
-        let past = record.filter(|record| *record.asked.to == *from.as_str()).and_then(|record| record.past());
-        let Some(past) = past else { return Ok(Replied::Unknown) };
-        let permit = self.store.reserve().await?;
-        let mut out = Vec::new();
-        let (replied, done) = {
-            let mut relay = self.relay();
-            let replied = relay.late(self.now(), from, past, reply, call, &mut out);
-            (replied, self.carry_after(permit, out))
-        };
-        kept(replied, done).await
     }
 
     /// A person lets bots go on: whatever limit against loops could stop this question counts anew. `false`: no such question.
@@ -325,16 +297,8 @@ impl Engine {
 }
 
 async fn hush(begun: Instant) {
-    tokio::time::sleep_until(begun + UNKNOWN_AFTER).await;
-}
-
-/// An answer is acknowledged when it is on disk, or in the memory of what is written when the disk recovers; not when the
-/// store was closed before it, or that memory is full.
-async fn kept(replied: Replied, done: oneshot::Receiver<Written>) -> Result<Replied, StoreError> {
-    match done.await {
-        Ok(Written::Durable | Written::Deferred) => Ok(replied),
-        Ok(Written::Lost) | Err(_) => Err(StoreError::Down),
-    }
+    let steps = begun.elapsed().as_millis() / UNKNOWN_STEP.as_millis() + 1;
+    tokio::time::sleep_until(begun + UNKNOWN_STEP * u32::try_from(steps).unwrap_or(u32::MAX)).await;
 }
 
 impl Drop for Engine {

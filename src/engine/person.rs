@@ -53,7 +53,7 @@ impl Engine {
 
     /// Answers an open exchange in the bot's place.
     pub async fn answer_as_person(self: &Arc<Self>, actor: &Actor, id: RequestId, answer: &str) -> Result<Replied, StoreError> {
-        let permit = self.store.reserve().await?;
+        let permit = self.store.admit().await?;
         let mut out = Vec::new();
         let (replied, done) = {
             let mut relay = self.relay();

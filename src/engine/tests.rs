@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::poll;
 
 use super::*;
+use crate::core::replies::{Replied, Reply};
 use crate::store::{Access, Faults};
 
 /// Syncs wait while it is shut; a test that forgets to open it fails by them.
@@ -71,7 +72,8 @@ async fn a_reply_sent_again_is_not_acknowledged_before_the_first_copy_is_on_disk
     assert!(matches!(poll!(&mut alice), Poll::Pending), "told and not on disk");
 
     gate.set(false);
-    assert_eq!((first.await.unwrap(), again.await.unwrap()), (Replied::Taken, Replied::Taken));
+    let taken = Kept { replied: Replied::Taken, recorded: true };
+    assert_eq!((first.await.unwrap(), again.await.unwrap()), (taken.clone(), taken));
     let Ok(AskReport::Ended(ended)) = alice.await else { panic!("no answer") };
     assert_eq!((&*ended.end.text, ended.recorded), ("this", true));
     drop(bob);

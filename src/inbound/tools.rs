@@ -125,7 +125,8 @@ async fn run(engine: &Arc<Engine>, call: Call, context: &Context) -> Result<Repo
 
 async fn replied(engine: &Arc<Engine>, request_id: &str, reply: Reply, context: &Context) -> Result<Report, StoreError> {
     let Some(id) = RequestId::parse(request_id) else { return Ok(results::unknown_request()) };
-    Ok(results::replied(&engine.reply(&context.caller, id, reply, context.call_id.clone()).await?))
+    let kept = engine.reply(&context.caller, id, reply, context.call_id.clone()).await?;
+    Ok(results::replied(&kept.replied, kept.recorded))
 }
 
 /// The result of an ask, with the late answers that come with it.

@@ -205,7 +205,11 @@ impl Session {
             over.note(&self.engine, self.connection.name.as_str(), self.address);
         }
         match &frame {
-            Some(Ok(Message::Ping(payload) | Message::Pong(payload))) => self.socket.get_mut().control(payload.len()),
+            Some(Ok(Message::Ping(payload))) => self.socket.get_mut().control(payload.len()),
+            Some(Ok(Message::Pong(payload))) => {
+                self.socket.get_mut().control(payload.len());
+                self.connection.took(payload);
+            }
             Some(Ok(_)) => self.socket.get_mut().whole(),
             _ => {}
         }
@@ -261,8 +265,12 @@ impl Session {
     }
 
     async fn introduce(&mut self, hello: Option<crate::core::registry::Hello>) -> Result<(), End> {
-        self.introduced = true;
-        self.connection.introduce(hello).await.map_err(|_| None)
+        let first = !std::mem::replace(&mut self.introduced, true);
+        self.connection.introduce(hello).await.map_err(|_| None)?;
+        if first {
+            self.connection.pay();
+        }
+        Ok(())
     }
 
     async fn call(&mut self, id: Arc<str>, tool: String, arguments: serde_json::Map<String, Value>, traceparent: Option<String>) -> Result<(), End> {
@@ -307,7 +315,12 @@ impl Session {
         let text = match &told {
             Told::Wake(wake) => ToBot::wake(wake).text(),
             Told::Cancelled(id) => ToBot::cancelled(*id).text(),
-            Told::Answer(asked, late) => ToBot::answer(asked, late).text(),
+            Told::Answer(asked, late) => {
+                self.send(Message::text(ToBot::answer(asked, late).text())).await?;
+                // Its pong says that the answer came through.
+                let payload = asked.id.as_u128().to_be_bytes().to_vec();
+                return self.send(Message::Ping(payload.into())).await;
+            }
             Told::Restarting => {
                 if self.restarting {
                     self.send(Message::text(ToBot::restarting().text())).await?;

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::medium::{Access, Faults};
-use super::tests::{ask, record};
+use super::tests::{ask, end, record};
 use super::*;
+use crate::core::outcome::Outcome;
 
 /// Takes `left` changes, then refuses each until it is mended.
 #[derive(Debug)]
@@ -126,4 +127,29 @@ fn while_the_disk_refuses_nothing_is_called_durable_and_reads_say_so() {
     disk.mended.store(true, Ordering::SeqCst);
     until("recovery", || store.trouble().is_none());
     assert_eq!(store.exchange_count().unwrap(), 2);
+}
+
+#[test]
+fn what_waits_for_the_disk_has_a_bound_in_bytes_and_nothing_that_was_let_in_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(Failing { left: AtomicI64::new(0), mended: AtomicBool::new(true), only: None });
+    let store = Store::open_on(dir.path(), Some(disk.clone())).unwrap();
+    let admitted = || futures_util::FutureExt::now_or_never(store.admit()).unwrap().is_ok();
+    disk.mended.store(false, Ordering::SeqCst);
+    let words = "x".repeat(256 << 10);
+    let mut asked = 0;
+    while admitted() {
+        asked += 1;
+        assert!(asked < 1_000, "256 MiB and more in memory");
+        assert_eq!(record(&store, vec![Fact::Asked(Arc::new(super::tests::asked(asked, asked, &words)))]), Written::Deferred);
+    }
+    assert!(asked > 50, "{asked}");
+    let away = Fact::Presence { agent: crate::core::ids::AgentName::parse("bob").unwrap(), at: crate::core::ids::Millis(1), online: false };
+    assert_eq!(record(&store, vec![away, end(1, Outcome::Answered)]), Written::Deferred);
+    disk.mended.store(true, Ordering::SeqCst);
+    until("recovery", || store.trouble().is_none());
+    assert!(admitted(), "there is room again");
+    assert_eq!(store.exchange_count().unwrap(), asked as u64);
+    assert!(store.record(crate::core::ids::RequestId::from_u128(1)).unwrap().unwrap().end.is_some());
+    assert!(store.presence().unwrap().is_empty(), "who came and went was forgotten");
 }

@@ -29,7 +29,7 @@ mod kept;
 mod tests;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -100,7 +100,7 @@ pub enum Written {
     Durable,
     /// The disk refuses; kept in memory and written when it recovers.
     Deferred,
-    /// The disk refuses and the memory for what waits is full.
+    /// The writer is gone.
     Lost,
 }
 
@@ -154,6 +154,8 @@ pub(crate) struct Shared {
     /// Why the disk refuses, while it does.
     pub(crate) trouble: RwLock<Option<Arc<str>>>,
     pub(crate) metrics: Arc<Metrics>,
+    /// What waits for a disk that refuses takes all the memory that it may.
+    pub(crate) crowded: AtomicBool,
     /// The last position that is on disk, and the last that redb has.
     pub(crate) durable: AtomicU64,
     pub(crate) last: watch::Sender<Seq>,
@@ -179,6 +181,7 @@ impl Store {
             database: RwLock::new(Some(opened.database.clone())),
             trouble: RwLock::default(),
             metrics: Arc::default(),
+            crowded: AtomicBool::new(false),
             durable: AtomicU64::new(opened.last.0),
             last: watch::Sender::new(opened.last),
             ended: CancellationToken::new(),
@@ -197,6 +200,11 @@ impl Store {
     /// Waits for a place in the queue. Taken before the relay is locked, so that nothing waits inside the lock.
     pub async fn reserve(&self) -> Result<Permit, StoreError> {
         self.places.clone().acquire_owned().await.map(Permit).map_err(|_| StoreError::Down)
+    }
+
+    /// Like `reserve`, for what brings text: refused while the memory for what waits for the disk is full.
+    pub async fn admit(&self) -> Result<Permit, StoreError> {
+        if self.shared.crowded.load(Ordering::Acquire) { Err(StoreError::Down) } else { self.reserve().await }
     }
 
     /// Records the facts; `after` is called on the writer's thread, in the order of submission, and must not read.

@@ -8,6 +8,7 @@ use super::record::{self, StoredAgent};
 use super::{StoreError, erase, migrate};
 use crate::core::audit::Kind;
 use crate::core::effect::Fact;
+use crate::core::exchange::keep_holder;
 use crate::core::ids::{AgentName, RequestId, Seq};
 
 /// The number of this layout. A file with a larger one is not touched.
@@ -164,7 +165,7 @@ pub(super) fn apply<'a>(write: &WriteTransaction, mut after: Seq, rows: impl Ite
             Fact::Queued { id, at, expires } => change_open(&mut open, *id, |o| o.queued = Some((at.0, expires.0)))?,
             Fact::Received { id, instance, attempt } => {
                 change_open(&mut open, *id, |o| {
-                    o.holders.push(instance.to_string());
+                    keep_holder(&mut o.holders, instance.to_string());
                     o.attempt = *attempt;
                 })?;
             }

@@ -27,8 +27,10 @@ const CHECKPOINT: Duration = Duration::from_secs(1);
 /// How long durable rows may be missing in redb. A transaction costs as much as dozens of rows, and who reads asks for
 /// them (`Op::Show`), so this is what followers of the log may lag behind.
 const LAG: Duration = Duration::from_millis(10);
-/// Facts kept in memory while the disk refuses. Beyond it they are lost, and whoever waits is told.
+/// What is kept in memory while the disk refuses. Beyond it nothing that brings text is let in (`Store::admit`), and who
+/// comes and goes is forgotten; what was let in is never dropped, so the ends of what is open come on top.
 const BACKLOG: usize = 50_000;
+const BACKLOG_BYTES: usize = 64 << 20;
 const RETRY: Duration = Duration::from_millis(250);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
@@ -45,6 +47,7 @@ pub(super) struct Writer {
     /// The last position given to a fact.
     last: Seq,
     backlog: VecDeque<Row>,
+    backlog_bytes: usize,
     retry_at: Instant,
     retry_in: Duration,
 }
@@ -68,10 +71,18 @@ struct Row {
     bytes: Vec<u8>,
 }
 
+impl Row {
+    /// The fact has the same texts as its bytes.
+    fn size(&self) -> usize {
+        size_of::<Self>() + 2 * self.bytes.len()
+    }
+}
+
 impl Writer {
     pub(super) fn new(dir: PathBuf, faults: Option<Arc<dyn Faults>>, opened: OpenStore, shared: Arc<Shared>) -> Self {
         let last = opened.last;
-        Self { dir, faults, shared, disk: Some(Disk::new(opened)), last, backlog: VecDeque::new(), retry_at: Instant::now(), retry_in: RETRY }
+        let (backlog, disk) = (VecDeque::new(), Some(Disk::new(opened)));
+        Self { dir, faults, shared, disk, last, backlog, backlog_bytes: 0, retry_at: Instant::now(), retry_in: RETRY }
     }
 
     pub(super) fn run(mut self, receiver: &Receiver<Message>) {
@@ -157,7 +168,8 @@ impl Writer {
 
     fn write(&mut self, rows: Vec<Row>) -> Written {
         if rows.is_empty() {
-            return Written::Durable;
+            // Who asks only whether all before is on disk.
+            return if self.backlog.is_empty() { Written::Durable } else { Written::Deferred };
         }
         let begun = Instant::now();
         let Err(e) = self.write_rows(&rows) else {
@@ -168,12 +180,23 @@ impl Writer {
             }
             return Written::Durable;
         };
-        let kept = self.backlog.len() + rows.len() <= BACKLOG;
-        if kept {
-            self.backlog.extend(rows);
+        self.hold_back(rows);
+        self.verdict(Err(e))
+    }
+
+    /// Keeps in memory what the disk refuses.
+    fn hold_back(&mut self, mut rows: Vec<Row>) {
+        // With a disk these may be in the journal already, whole or in part: reopening it counts them.
+        if self.disk.is_none() && self.is_crowded() {
+            rows.retain(|row| !matches!(row.fact, Fact::Presence { .. } | Fact::Audit(_)));
         }
-        let verdict = self.verdict(Err(e));
-        if kept { verdict } else { Written::Lost }
+        self.backlog_bytes += rows.iter().map(Row::size).sum::<usize>();
+        self.backlog.extend(rows);
+        self.shared.crowded.store(self.is_crowded(), Ordering::Release);
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.backlog.len() >= BACKLOG || self.backlog_bytes >= BACKLOG_BYTES
     }
 
     /// What to tell about a result; an error closes the disk until it can be opened again.
@@ -269,6 +292,8 @@ impl Writer {
                 self.last = opened.last;
                 self.disk = Some(Disk::new(opened));
                 let rows: Vec<Row> = std::mem::take(&mut self.backlog).into();
+                self.backlog_bytes = 0;
+                self.shared.crowded.store(false, Ordering::Release);
                 *self.shared.database.write().unwrap_or_else(PoisonError::into_inner) = Some(database);
                 self.shared.durable.store(self.last.0, Ordering::Release);
                 self.shared.last.send_replace(self.last);

@@ -195,10 +195,11 @@ pub fn unknown_request() -> Report {
 }
 
 #[must_use]
-pub fn replied(replied: &Replied) -> Report {
+pub fn replied(replied: &Replied, recorded: bool) -> Report {
+    let taken = Report { ok: true, ..Report::default() }.unrecorded(recorded);
     match replied {
-        Replied::Taken => Report { ok: true, ..Report::default() },
-        Replied::TakenLate => Report { ok: true, late: Some(true), ..Report::default() },
+        Replied::Taken => taken,
+        Replied::TakenLate => Report { late: Some(true), ..taken },
         Replied::AlreadyAnswered => Report::failure("already_answered", "This request was answered before; the first answer stands.".to_owned()),
         Replied::Empty => Report::failure("empty_answer", "An answer has at least one visible character. Reply with text.".to_owned()),
         Replied::TooLarge { bytes, max, limit } => {

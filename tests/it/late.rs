@@ -132,6 +132,9 @@ async fn a_late_answer_that_was_fetched_or_handed_over_is_not_told_again() {
     let two = bob.wake().await;
     bob.answer(&two, "late two").await;
     assert_eq!(text(&socket.next("answer").await, "answer"), "late two");
+    // With the first its pong goes out, with the second that has arrived.
+    socket.settle().await;
+    socket.settle().await;
     let asking = alice.asking(ask("three"));
     let three = bob.wake().await;
     bob.answer(&three, "in time").await;
@@ -147,6 +150,67 @@ async fn an_answer_after_still_working_is_handed_to_a_bot_that_understands_it() 
     alice.begin_call("ask", "ask_agent", json!({"to": "bob", "message": "slow"})).await;
     let wake = bob.wake().await;
     assert_eq!(text(&alice.result_of("ask").await, "error"), "still_working");
+    bob.answer(&wake, "done").await;
+    let handed = alice.next("answer").await;
+    assert_eq!((&handed["request_id"], &handed["answer"]), (&wake["request_id"], &json!("done")));
+}
+
+#[tokio::test]
+async fn a_frame_that_went_into_a_dead_connection_was_not_handed_over() {
+    let relay = Relay::start("ask_timeout_ms = 1000", &["alice", "bob"]).await;
+    let mut bob = relay.bot_of("bob", "b1").await;
+    let (alice, mut socket) = (relay.caller("alice"), relay.bot_of("alice", "a1").await);
+    socket.settle().await;
+    let one = {
+        alice.ask("bob", "one").await;
+        bob.wake().await
+    };
+    // Nothing reads alice's socket.
+    bob.answer(&one, "late one").await;
+    let asking = alice.asking(json!({"to": "bob", "message": "two", "conversation_id": one["conversation_id"]}));
+    let two = bob.wake().await;
+    bob.answer(&two, "in time").await;
+    let note = json!([{"request_id": one["request_id"], "answer": "late one"}]);
+    assert_eq!(asking.await.unwrap()["late_answers"], note, "told as a note instead");
+    drop(socket);
+    let mut socket = relay.bot_of("alice", "a1").await;
+    assert_eq!(socket.next("answer").await["request_id"], one["request_id"], "and to the connection that came after it");
+}
+
+#[tokio::test]
+async fn an_answer_that_came_while_its_asker_was_away_is_handed_over_when_it_is_back() {
+    let relay = Relay::start("ask_max_wait_ms = 200", &["alice", "bob"]).await;
+    let mut alice = relay.bot_of("alice", "p1").await;
+    let mut bob = relay.bot("bob").await;
+    let working = alice.call("ask_agent", json!({"to": "bob", "message": "slow"})).await;
+    assert_eq!(text(&working, "error"), "still_working");
+    alice.say_goodbye().await;
+    relay.wait_online("alice", false).await;
+    let wake = bob.wake().await;
+    bob.answer(&wake, "done").await;
+    let mut alice = relay.bot_of("alice", "p1").await;
+    assert_eq!(alice.next("answer").await["answer"], "done");
+    alice.settle().await;
+    alice.settle().await;
+    let mut again = relay.bot_of("alice", "p1").await;
+    again.settle().await;
+    assert!(again.has_none("answer"), "once is enough");
+}
+
+#[tokio::test]
+async fn an_answer_after_still_working_is_handed_over_by_the_relay_that_came_after_a_kill() {
+    let mut relay = Relay::start("ask_max_wait_ms = 200", &["alice", "bob"]).await;
+    let mut alice = relay.bot_of("alice", "p1").await;
+    let mut bob = relay.bot_of("bob", "b1").await;
+    alice.begin_call("ask", "ask_agent", json!({"to": "bob", "message": "slow"})).await;
+    let wake = bob.wake().await;
+    bob.received(text(&wake, "request_id")).await;
+    assert_eq!(text(&alice.result_of("ask").await, "error"), "still_working");
+    relay.kill().await;
+    relay.up().await;
+    let mut alice = relay.bot_of("alice", "p1").await;
+    alice.settle().await;
+    let mut bob = relay.bot_of("bob", "b1").await;
     bob.answer(&wake, "done").await;
     let handed = alice.next("answer").await;
     assert_eq!((&handed["request_id"], &handed["answer"]), (&wake["request_id"], &json!("done")));

@@ -63,3 +63,31 @@ async fn what_was_left_for_an_absent_agent_survives_a_crash() {
     let wake = relay.bot("bob").await.wake().await;
     assert_eq!((&wake["request_id"], text(&wake, "message")), (&left["request_id"], "left"));
 }
+
+#[tokio::test]
+async fn a_call_that_waits_for_a_queued_question_waits_over_its_delivery_and_without_one_a_frame_says_it() {
+    let relay = Relay::start("", &["alice", "bob"]).await;
+    let mut socket = relay.bot_of("alice", "a1").await;
+    socket.settle().await;
+    let alice = relay.caller("alice");
+    let left = |message: &str| json!({"to": "bob", "message": message, "when_offline": "queue"});
+    let (waited, left_alone) = (alice.call("ask_agent", left("waited for")).await, alice.call("ask_agent", left("left alone")).await);
+    let id = text(&waited, "request_id").to_owned();
+    let waiting = tokio::spawn({
+        let (alice, id) = (relay.caller("alice"), id.clone());
+        async move { alice.get_answer(&id, 200).await }
+    });
+    let mut bob = relay.bot("bob").await;
+    for answer in ["one", "two"] {
+        let wake = bob.wake().await;
+        bob.answer(&wake, answer).await;
+    }
+    let answered = soon("the call that waits returns", waiting).await.unwrap();
+    assert_eq!((&answered["answer"], text(&answered, "request_id")), (&json!("one"), &*id));
+    let mut handed = vec![socket.next("answer").await];
+    if handed[0]["request_id"] == waited["request_id"] {
+        // The call was on its way still when the answer came.
+        handed.push(socket.next("answer").await);
+    }
+    assert_eq!(handed.last().unwrap()["request_id"], left_alone["request_id"]);
+}

@@ -41,14 +41,15 @@ async fn on(disk: Disk, keys: &str) -> Option<Relay> {
     Some(relay)
 }
 
-/// Alice asks bob, who answers with the question's echo.
+/// Alice asks bob, who answers with the question's echo. Both are told alike whether it is on record.
 async fn exchange(alice: &Caller, bob: &mut Bot, message: &str) -> Value {
     let asking = alice.asking(json!({"to": "bob", "message": message}));
     let wake = bob.wake().await;
     assert_eq!(text(&wake, "message"), message);
-    assert_eq!(bob.answer(&wake, &format!("<{message}>")).await, json!({"ok": true}));
+    let taken = bob.answer(&wake, &format!("<{message}>")).await;
     let result = asking.await.unwrap();
     assert_eq!(result["answer"], format!("<{message}>"), "{result}");
+    assert_eq!((&taken["ok"], &taken["recorded"]), (&json!(true), &result["recorded"]), "{taken}");
     result
 }
 
@@ -216,4 +217,36 @@ async fn a_kill_while_syncs_are_errors_loses_nothing_that_was_told_as_recorded()
     relay.disk_refuses(false);
     relay.up().await;
     is_kept(&alice, &results[..10]).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_only_memory_had_when_the_relay_was_killed_is_said_again_by_its_bot() {
+    let Some(mut relay) = on(NO_WRITE, "").await else { return };
+    let mut listener = relay.spawn(&["listen", "--as", "bob", "--exec", "cat"], "listen");
+    relay.wait_online("bob", true).await;
+    let alice = relay.caller("alice");
+    // On record, and bob's answer to it is not.
+    let mut carol = relay.bot("carol").await;
+    let asking = alice.asking(json!({"to": "carol", "message": "before"}));
+    let wake = carol.wake().await;
+    carol.received(text(&wake, "request_id")).await;
+    carol.settle().await;
+    relay.disk_refuses(true);
+    for _ in 0..2 {
+        let reply = json!({"request_id": wake["request_id"], "answer": "in memory"});
+        carol.begin_call("the same", "reply", reply).await;
+        assert_eq!(carol.result_of("the same").await, json!({"ok": true, "recorded": false}));
+    }
+    assert_eq!(asking.await.unwrap()["recorded"], json!(false));
+    let answered = alice.ask("bob", "while it refuses").await;
+    assert_eq!((text(&answered, "answer"), &answered["recorded"]), ("while it refuses", &json!(false)));
+    relay.kill().await;
+    relay.disk_refuses(false);
+    relay.up().await;
+    // The bot keeps what was not recorded, and says it again.
+    let mut carol = relay.bot("carol").await;
+    assert_eq!(carol.answer(&wake, "in memory").await, json!({"ok": true}));
+    assert_eq!(alice.get_answer(text(&wake, "request_id"), 0).await["answer"], "in memory");
+    relay.wait_online("bob", true).await;
+    listener.kill().await.unwrap();
 }

@@ -168,3 +168,13 @@ fn counts_are_bounded_whatever_is_asked() {
     }
     assert!(s.relay.loops.counted() <= 16_384 + 1);
 }
+
+#[test]
+fn a_person_who_answers_in_a_bots_place_takes_part_and_the_turns_count_anew() {
+    let mut s = scene("a b", few());
+    assert!(s.turn("a b") && (0..3).all(|_| s.turn("a b in 1")));
+    s.ask("a b in 1");
+    assert_eq!(s.relay.answer_as(Millis(s.now), &"owner".into(), request(5), "by hand".into(), &mut s.out), Replied::Taken);
+    assert!((0..5).all(|_| s.turn("a b in 1")) && !s.turn("a b in 1"));
+    assert_eq!(s.rule().0, LoopRule::Turns);
+}

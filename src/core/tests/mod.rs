@@ -81,7 +81,8 @@ fn said(effect: &Effect) -> String {
         Effect::Wake { connection, wake } => format!("wake {} at {} again", r(&wake.asked.id), connection.0),
         Effect::Finish { asked, .. } => format!("finish {}", r(&asked.id)),
         Effect::Cancel { connection, id } => format!("cancel {} at {}", r(id), connection.0),
-        Effect::LateAnswer { connection, asked, .. } => format!("late answer {} at {}", r(&asked.id), connection.0),
+        Effect::LateAnswer { connection: Some(connection), asked, .. } => format!("late answer {} at {}", r(&asked.id), connection.0),
+        Effect::LateAnswer { connection: None, asked, .. } => format!("late answer {} owed", r(&asked.id)),
     }
 }
 

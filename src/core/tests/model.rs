@@ -121,6 +121,7 @@ impl World {
             26 => self.new_process(),
             27 if self.dice.one_in(3) => self.restart(),
             27 => self.reload(),
+            28 => self.intervene(),
             _ => self.tick(),
         }
     }
@@ -191,10 +192,22 @@ impl World {
     fn heard(&mut self) {
         let id = self.any_request();
         let Some(socket) = self.dice.of(&self.sockets) else { return };
-        let (taken, out) = self.input(|relay, now, out| relay.heard(now, socket.id, id, out));
+        let beat = self.dice.one_in(2);
+        let (taken, out) = self.input(|relay, now, out| match beat {
+            true => relay.heartbeat(now, socket.id, id, None, out),
+            false => relay.heard(now, socket.id, id, out),
+        });
         let asked = self.ledger.line(id).is_some_and(|l| l.end.is_none() && *l.asked.to == *socket.agent.as_str());
         assert!(asked || (!taken && out.is_empty()), "{socket:?} is heard about {id}");
         self.carry(out);
+        let said = self.relay.registry.owner_mut(socket.id).and_then(|(_, agent)| agent.link_mut(socket.id)?.hello.instance.clone());
+        if said.is_some() && self.dice.one_in(4) {
+            // It says that it is another now, which a connection cannot become.
+            let features = Features { answer: true, cancelled: true, restarting: true };
+            let hello = Hello { adapter: None, instance: Some(format!("another{}", self.draw()).into()), features };
+            let ((), out) = self.input(|relay, now, out| relay.introduced(now, socket.id, Some(hello), out));
+            self.carry(out);
+        }
     }
 
     fn connect(&mut self) {
@@ -242,6 +255,22 @@ impl World {
         let open = self.relay.open.contains_key(&id);
         let (done, out) = self.input(|relay, now, out| relay.cancel(now, id, "enough", out));
         assert_eq!(done, open);
+        self.carry(out);
+    }
+
+    /// A person answers in the bot's place or cancels, or the disk refused the question.
+    fn intervene(&mut self) {
+        let (id, who, way) = (self.any_request(), "owner".into(), self.dice.roll(3));
+        let open = self.relay.open.contains_key(&id);
+        let (done, out) = self.input(|relay, now, out| match way {
+            0 => relay.answer_as(now, &who, id, "by hand".into(), out) == Replied::Taken,
+            1 => relay.cancel_as(now, &who, id, out),
+            _ => {
+                relay.abandon(now, id, out);
+                open
+            }
+        });
+        assert!(done == open && (open || out.is_empty()), "{id} ({open}): {out:?}");
         self.carry(out);
     }
 

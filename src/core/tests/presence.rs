@@ -2,6 +2,7 @@
 //! and that no process has the same question twice.
 
 use super::*;
+use crate::core::exchange::Phase;
 use crate::core::outcome::Outcome;
 
 /// b's first process is at work on r1 and said so; everything before is forgotten.
@@ -274,4 +275,29 @@ fn the_sentence_about_a_lost_bot_says_that_its_answer_is_kept() {
     s.relay.tick(s.at(), &mut s.out);
     let Some(Effect::Finish { end, .. }) = s.out.last() else { panic!("{:?}", s.out) };
     assert!(end.outcome == Outcome::AgentDisconnected && end.text.contains("kept"), "{}", end.text);
+}
+
+#[test]
+fn a_connection_stays_the_process_that_it_said_it_was() {
+    let mut s = at_work();
+    for n in 0..1_000 {
+        s.hello(1, &format!("p{n}"));
+        assert_eq!(s.heard(1, 1), "");
+    }
+    s.lost(1);
+    s.up("b", 2);
+    assert_eq!(s.hello(2, "p"), "");
+}
+
+#[test]
+fn of_processes_that_come_and_go_within_one_question_the_newest_are_remembered() {
+    let mut s = at_work();
+    for n in 2..=1_000 {
+        s.lost(n - 1);
+        s.up("b", n);
+        s.hello(n, &format!("p{n}"));
+        s.heard(n, 1);
+    }
+    let Phase::Awake(awake) = &s.relay.open(request(1)).unwrap().phase else { panic!("it is at work") };
+    assert_eq!((awake.holders.len(), awake.holders.last().map(|h| &**h)), (crate::core::exchange::MAX_HOLDERS, Some("p1000")));
 }

@@ -54,7 +54,7 @@ fn an_asker_without_the_frame_fetches_its_late_answer() {
     s.mute(2);
     s.wait(1000);
     s.reply("b", 1, "42");
-    assert_eq!(s.said(), "late r1");
+    assert_eq!(s.said(), "late r1, late answer r1 owed");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_late_answer_by_way_of_history_is_taken_once() {
     let mut late = |past| s.relay.late(Millis(1000), &name("b"), past, answer("42"), None, &mut s.out);
     assert_eq!(late(past.clone()), Replied::TakenLate);
     assert_eq!(late(past), Replied::AlreadyAnswered);
-    assert_eq!(s.said(), "late r1");
+    assert_eq!(s.said(), "late r1, late answer r1 owed");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn an_answer_after_a_failure_is_a_late_one() {
     s.reply_by("b", 1, Reply::Failure("interrupted".into()), None);
     s.said();
     assert_eq!(s.reply("b", 1, "42"), Replied::TakenLate);
-    assert_eq!(s.said(), "late r1");
+    assert_eq!(s.said(), "late r1, late answer r1 owed");
 }
 
 #[test]

@@ -79,6 +79,11 @@ impl Bot {
         }
     }
 
+    /// Of the frames that came while others were waited for.
+    pub fn has_none(&self, kind: &str) -> bool {
+        self.backlog.iter().all(|f| f["type"] != kind)
+    }
+
     pub async fn wake(&mut self) -> Value {
         self.next("wake").await
     }
