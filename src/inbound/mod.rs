@@ -2,6 +2,7 @@
 //! ordinary routes.
 //! Every door authenticates, parses, calls the engine and words the result; none decides anything.
 
+mod alive;
 mod auth;
 mod body;
 pub mod control;

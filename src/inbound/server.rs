@@ -24,12 +24,12 @@ use tokio_util::task::TaskTracker;
 
 use super::gate::{Gate, Share};
 use super::peer::Peer;
-use super::{Body, auth, body, error, hosts, mcp, metrics, peer, refused, routes, ui, websocket};
+use super::{Body, alive, auth, body, error, hosts, mcp, metrics, peer, refused, routes, ui, websocket};
 use crate::engine::{Engine, Kind, caller};
 
 /// A connection that says nothing at all for so long is closed.
 const FIRST_BYTE: Duration = Duration::from_secs(10);
-/// For the head of a request, and between two requests: shorter breaks clients that keep connections for later.
+/// For the first request, for the head of each, and between two: shorter breaks clients that keep connections for later.
 const HEADER: Duration = Duration::from_secs(75);
 /// What Node takes too. Of each connection so much may be half sent: it is most of what ten thousand hostile ones can hold.
 const MAX_HEAD: usize = 16 * 1024;
@@ -105,7 +105,7 @@ pub(super) struct Place {
 
 fn connection(tcp: TcpStream, from: SocketAddr, router: Router, graceful: &GracefulShutdown, place: Place) {
     let watcher = graceful.watcher();
-    let _ = tcp.set_nodelay(true);
+    alive::watch(&tcp);
     let stopping = router.engine.stopping();
     tokio::spawn(async move {
         // A WebSocket gives the place back with its own end, not with the upgrade.
@@ -128,7 +128,19 @@ fn connection(tcp: TcpStream, from: SocketAddr, router: Router, graceful: &Grace
         let (engine, asked) = (router.engine.clone(), Arc::<AtomicBool>::default());
         let service = PerConnection { router, from, place, asked: asked.clone() };
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(tcp), service).into_owned();
-        if let Err(e) = watcher.watch(connection).await {
+        let mut connection = std::pin::pin!(watcher.watch(connection));
+        let ended = tokio::select! {
+            ended = &mut connection => ended,
+            // The version of HTTP has no time limit of its own, nor has a client that greets and then asks nothing.
+            () = tokio::time::sleep(HEADER) => {
+                if !asked.load(Ordering::Relaxed) {
+                    let (rule, what) = late();
+                    return refused(&engine, rule, "", from.ip(), &what);
+                }
+                connection.await
+            }
+        };
+        if let Err(e) = ended {
             tracing::debug!(error = %e, "a connection ended badly");
             if let Some((rule, what)) = broken(e.downcast_ref(), asked.load(Ordering::Relaxed)) {
                 refused(&engine, rule, "", from.ip(), &what);
@@ -144,10 +156,15 @@ fn broken(error: Option<&hyper::Error>, asked: bool) -> Option<(&'static str, St
         e if e.is_parse_too_large() => ("size of a head", format!("a request's head has more than {MAX_HEAD} bytes")),
         e if e.is_parse() => ("no HTTP", format!("this is no HTTP: {e}")),
         // Between two requests a connection may be silent as long as it likes; then it is closed.
-        e if e.is_timeout() && !asked => ("time of a head", format!("a request's head did not arrive within {} seconds", HEADER.as_secs())),
+        e if e.is_timeout() && !asked => late(),
         e if e.is_incomplete_message() => ("half a request", "the connection ended within a request".to_owned()),
         _ => return None,
     })
+}
+
+/// What it says of one on which no request came in time.
+fn late() -> (&'static str, String) {
+    ("time of a head", format!("a request's head did not arrive within {} seconds", HEADER.as_secs()))
 }
 
 type WarpService = warp::filters::BoxedFilter<(warp::reply::Response,)>;

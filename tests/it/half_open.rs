@@ -63,3 +63,22 @@ async fn a_bot_that_never_reads_is_dropped_and_hurts_nobody() {
     assert!(answered.into_iter().all(|e| text(e, "message").starts_with(&format!("{} ", text(e, "answer")))));
     relay.is_well().await;
 }
+
+/// Of a caller over HTTP only the system can tell; it keeps a clock for each connection that it is to ask for a sign of life.
+#[tokio::test]
+async fn a_caller_that_is_silent_is_asked_for_a_sign_of_life() {
+    let relay = Relay::start("", &["alice", "bob"]).await;
+    let mut bob = relay.bot("bob").await;
+    let asking = relay.caller("alice").streaming(json!({"to": "bob", "message": "are you there?"}));
+    bob.wake().await;
+    let port = relay.host().rsplit(':').next().unwrap().parse::<u16>().unwrap();
+    // Columns of the kernel's table: local address, state (1: open), the clock that runs (2: for a sign of life).
+    let clocks = || {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let rows = table.lines().skip(1).map(|row| row.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        let of_relay = rows.filter(|row| row[1].ends_with(&format!(":{port:04X}")) && row[3] == "01");
+        of_relay.map(|row| row[5].split(':').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    until("both are watched", async || (clocks().len() >= 2 && clocks().iter().all(|clock| clock == "02")).then_some(())).await;
+    asking.abort();
+}
