@@ -140,12 +140,12 @@ fn clear_token(raw: &RawAgent, env: Env<'_>) -> Option<Secret> {
     here.or_else(|| env(raw.token_env.as_ref()?.get_ref())).map(Secret::new)
 }
 
-fn check_token(token: &str, shortest: usize) -> Result<(), String> {
+pub(super) fn check_token(token: &str, shortest: usize) -> Result<(), String> {
     if SAMPLES.iter().any(|s| token.to_ascii_lowercase().starts_with(s)) {
-        return Err("this is a sample token; leave the line out and the relay makes a good one".to_owned());
+        return Err("this is a sample token; leave it out and the relay makes a good one".to_owned());
     }
     if token.trim() != token || token.chars().count() < shortest || token.chars().any(char::is_control) {
-        return Err(format!("this token has at least {shortest} characters, no spaces around it and no control characters"));
+        return Err(format!("a token has at least {shortest} characters, no spaces around it and no control characters"));
     }
     Ok(())
 }

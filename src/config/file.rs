@@ -129,6 +129,14 @@ fn check_public_url(url: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// What is wrong without the value that is: it may be a secret. The place says where it stands.
+fn without_value(message: &str) -> String {
+    let Some((what @ ("invalid type" | "invalid value"), rest)) = message.split_once(": ") else { return message.to_owned() };
+    let (found, expected) = rest.rsplit_once(", expected ").unwrap_or((rest, "another"));
+    let kind = found.split(['`', '"']).next().unwrap_or_default().trim();
+    format!("{what}: {kind}, expected {expected}")
+}
+
 impl Source<'_> {
     fn place(&self, at: usize) -> String {
         let before = &self.text[..self.text.floor_char_boundary(at)];
@@ -139,7 +147,7 @@ impl Source<'_> {
 
     fn toml(&self, error: &toml::de::Error) -> ConfigError {
         let place = error.span().map_or_else(|| self.name.clone(), |span| self.place(span.start));
-        ConfigError::Toml { place, message: error.message().to_owned() }
+        ConfigError::Toml { place, message: without_value(error.message()) }
     }
 
     pub(super) fn at(&self, span: Range<usize>, key: &str, value: &str, why: &str) -> ConfigError {

@@ -117,6 +117,35 @@ fn a_sample_token_does_not_start_and_is_not_repeated() {
 }
 
 #[test]
+fn a_sample_does_not_open_the_page_from_the_environment_either() {
+    let owner = |value: &str| {
+        let env = |name: &str| (name == "HERMES_BRIDGE_UI_TOKEN").then(|| value.to_owned());
+        file::parse("", None, &env).map(|c| c.ui.token).map_err(|e| e.to_string())
+    };
+    for (value, why) in [("change-me-change-me", "sample token"), ("short", "16 characters"), (" spaces-around-the-token ", "no spaces")] {
+        let error = owner(value).unwrap_err();
+        assert!(error.contains("HERMES_BRIDGE_UI_TOKEN") && error.contains(why) && !error.contains(value), "{error}");
+    }
+    assert_eq!(owner("a token that is long enough"), Ok(Some(TokenHash::of("a token that is long enough"))));
+}
+
+#[test]
+fn a_secret_of_the_wrong_type_is_not_repeated() {
+    for (text, secret) in [
+        ("[[agents]]\nname = \"a\"\ntoken = 84531297\n", "84531297"),
+        ("[ui]\ntoken = [\"hidden-in-a-list\"]\n", "hidden-in-a-list"),
+        ("[langfuse]\nsecret_key = 1234.5678\n", "1234.5678"),
+        ("[otlp]\nheaders = \"Bearer of-a-collector\"\n", "of-a-collector"),
+        ("[otlp]\nheaders = { authorization = 84531297 }\n", "84531297"),
+        ("[limits]\nmax_depth = \"pasted, expected here\"\n", "pasted"),
+    ] {
+        let error = parse(text).unwrap_err();
+        assert!(error.contains("invalid type: ") && error.contains(" column ") && !error.contains(secret), "{error}");
+    }
+    assert!(parse("ask_timeout_ms = \"long\"\n").unwrap_err().ends_with("invalid type: string, expected u64"));
+}
+
+#[test]
 fn two_agents_of_one_name_or_one_token_are_refused() {
     assert!(parse("[[agents]]\nname = \"Bob\"\n[[agents]]\nname = \"bob\"\n").unwrap_err().contains("line 4"));
     let twice = "[[agents]]\nname = \"a\"\ntoken = \"t1\"\n[[agents]]\nname = \"b\"\ntoken = \"t1\"\n";

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::agents::credential;
+use super::agents::{check_token, credential};
 use super::file::Source;
 use super::{ConfigError, Env, TokenHash};
 
@@ -41,11 +41,12 @@ pub(super) fn check(source: &Source<'_>, raw: &RawUi, env: Env<'_>) -> Result<Ui
         return Err(source.at(second.span(), "[ui]", "[hidden]", "has more than one of token, token_env and token_sha256"));
     }
     let token = match (given.is_empty(), env(TOKEN_ENV)) {
-        (true, Some(value)) if value.len() < SHORTEST || value.trim() != value => {
-            let why = format!("is no good as the owner's token: {SHORTEST} characters at least, no spaces around it");
-            return Err(ConfigError::Environment { name: TOKEN_ENV.into(), why });
+        (true, Some(value)) => {
+            let bad = |why| ConfigError::Environment { name: TOKEN_ENV.into(), why: format!("is no good as the owner's token: {why}") };
+            check_token(&value, SHORTEST).map_err(bad)?;
+            Some(TokenHash::of(&value))
         }
-        (true, value) => value.map(|v| TokenHash::of(&v)),
+        (true, None) => None,
         (false, _) => credential(source, [&raw.token, &raw.token_env, &raw.token_sha256], SHORTEST, env)?,
     };
     let days = source.number(&raw.session_days, "session_days", 1..=365, 30)?;
