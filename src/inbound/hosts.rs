@@ -8,19 +8,33 @@ use crate::config::Config;
 
 /// `None` when the request may pass; else which header is wrong and what is to be said.
 pub(super) fn check(config: &Config, uri: &Uri, headers: &HeaderMap) -> Option<(&'static str, String)> {
-    let host = uri.host().or_else(|| headers.get(HOST)?.to_str().ok()).map(host_only);
-    let host = host.unwrap_or_default().to_ascii_lowercase();
+    let named = uri.authority().map(|a| a.as_str()).or_else(|| headers.get(HOST)?.to_str().ok()).unwrap_or_default();
+    let host = host_only(named).to_ascii_lowercase();
     if !allowed(config, &host) {
         let shown = shown(&host);
         return Some(("Host", format!("the host \"{shown}\" is not one of this relay's: set public_url or allowed_hosts in bridge.toml")));
     }
     let origin = headers.get(ORIGIN)?.to_str().unwrap_or("null");
-    let from = origin.split_once("://").map_or(origin, |(_, rest)| host_only(rest)).to_ascii_lowercase();
-    // Bots send no Origin; a browser's own page has the host it talks to.
-    if from == host && !from.is_empty() {
+    if is_own(config, origin, named) {
         return None;
     }
     Some(("Origin", format!("requests from another origin, here \"{}\", are not allowed", shown(origin))))
+}
+
+/// Bots send no Origin; a browser's own page has the host and the port it talks to. A proxy may hand on the host without its
+/// port: then it is the one that public_url or allowed_hosts has.
+fn is_own(config: &Config, origin: &str, named: &str) -> bool {
+    let Some((scheme, origin)) = origin.split_once("://") else { return false };
+    let usual = match scheme {
+        "http" => "80",
+        "https" => "443",
+        _ => return false,
+    };
+    let place = |text: &str| (host_only(text).to_ascii_lowercase(), port(text).filter(|port| *port != usual).map(str::to_owned));
+    let (from, here) = (place(origin), place(named));
+    let public = config.public_url.iter().filter_map(|url| url.split_once("://")).filter(|(of, _)| *of == scheme).map(|(_, rest)| rest);
+    let listed = config.allowed_hosts.iter().map(String::as_str).filter(|listed| port(listed).is_some());
+    from == here || (from.0 == here.0 && here.1.is_none() && public.chain(listed).any(|known| place(known) == from))
 }
 
 fn shown(text: &str) -> String {
@@ -35,6 +49,13 @@ fn allowed(config: &Config, host: &str) -> bool {
     let public =
         || config.public_url.as_deref().and_then(|u| u.split_once("://")).is_some_and(|(_, rest)| host_only(rest).eq_ignore_ascii_case(host));
     own || listed() || public()
+}
+
+/// The port that stands behind the host.
+fn port(text: &str) -> Option<&str> {
+    let authority = text.split('/').next().unwrap_or_default();
+    let (_, port) = authority.rsplit_once(':')?;
+    (!port.is_empty() && port.bytes().all(|b| b.is_ascii_digit())).then_some(port)
 }
 
 /// The host of `host`, `host:port`, `[v6]:port` or `host/path`.
@@ -88,9 +109,34 @@ mod tests {
 
     #[test]
     fn a_foreign_origin_is_refused() {
-        assert_eq!(status(None, "localhost:8787", Some("http://localhost:8787")), None);
-        for origin in ["https://evil.example", "null", "http://127.0.0.1:8787"] {
+        for (host, origin) in [
+            ("localhost:8787", "http://localhost:8787"),
+            ("LOCALHOST:8787", "http://localhost:8787"),
+            ("[::1]:8787", "http://[::1]:8787"),
+            ("127.0.0.1", "http://127.0.0.1"),
+            ("127.0.0.1:443", "https://127.0.0.1"),
+        ] {
+            assert_eq!(status(None, host, Some(origin)), None, "{host} {origin}");
+        }
+        for origin in
+            ["https://evil.example", "null", "http://127.0.0.1:8787", "http://localhost:3000", "http://localhost", "file://localhost:8787", ""]
+        {
             assert_eq!(status(None, "localhost:8787", Some(origin)), Some("Origin"), "{origin}");
         }
+        assert_eq!(status(None, "[::1]:8787", Some("http://[::1]:3000")), Some("Origin"));
+    }
+
+    #[test]
+    fn behind_a_proxy_the_origin_is_the_public_one_with_or_without_the_port_in_the_host() {
+        let public = Some("https://bridge.example.org:8443/x");
+        for host in ["bridge.example.org:8443", "bridge.example.org"] {
+            assert_eq!(status(public, host, Some("https://bridge.example.org:8443")), None, "{host}");
+            for origin in ["https://bridge.example.org:3000", "http://bridge.example.org:8443", "https://evil.example:8443"] {
+                let expected = if origin.starts_with("http:") && host.ends_with("8443") { None } else { Some("Origin") };
+                assert_eq!(status(public, host, Some(origin)), expected, "{host} {origin}");
+            }
+        }
+        assert_eq!(status(Some("https://bridge.example.org"), "bridge.example.org", Some("https://bridge.example.org")), None);
+        assert_eq!(status(Some("https://bridge.example.org"), "bridge.example.org:443", Some("https://bridge.example.org")), None);
     }
 }

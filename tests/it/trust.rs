@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Error;
 
-use crate::rig::{Bot, Caller, Relay, soon, text, until};
+use crate::rig::{Bot, Caller, OWNER, Relay, http, http_unled, soon, text, token, until};
 
 const GUESS: &str = "01937000-0000-7000-8000-000000000001";
 
@@ -196,4 +196,65 @@ async fn who_lets_question_after_question_time_out_is_asked_nothing_for_a_while(
     let wake = bob.wake().await;
     bob.answer(&wake, "yes").await;
     assert_eq!(asking.await.unwrap()["ok"], true);
+}
+
+#[tokio::test]
+async fn a_page_of_another_site_reaches_no_door_and_does_nothing() {
+    let relay = Relay::start("", &["alice"]).await;
+    let at = |path: &str| format!("{}{path}", relay.url());
+    let upgrade =
+        [("connection", "Upgrade"), ("upgrade", "websocket"), ("sec-websocket-version", "13"), ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")];
+    let requests = || {
+        let acts = ["ask", "answer", "cancel", "clear", "pause", "resume"].map(|what| http().post(at(&format!("/ui/act/{what}"))).body("one=alice"));
+        let reads = ["/ui", "/ui/api/state", "/ui/events", "/ui/export.csv", "/metrics", "/health"].map(|path| http().get(at(path)));
+        let socket = upgrade.iter().fold(http().get(at("/bridge/connect")), |request, (name, value)| request.header(*name, *value));
+        let bots = [socket, http().post(at("/mcp")).body("{}")].map(|request| request.bearer_auth(token("alice")));
+        acts.into_iter().chain(reads).map(|request| request.bearer_auth(OWNER)).chain(bots)
+    };
+    for (header, value) in [("host", "evil.example"), ("origin", "https://evil.example"), ("origin", "http://localhost:3000"), ("origin", "null")] {
+        for request in requests() {
+            let answer = soon(value, request.header(header, value).send()).await.unwrap();
+            let (status, url) = (answer.status(), answer.url().clone());
+            let said = answer.text().await.unwrap();
+            assert!(status == 403 && said.contains(value), "{header}: {value} at {url}: {status} {said}");
+        }
+    }
+    for what in ["the host \"evil.example\"", "\"https://evil.example\""] {
+        relay.noted("refused_request", what).await;
+    }
+    assert!(relay.security("?kind=person").await.is_empty(), "nothing was done");
+    assert!(!relay.is_online("alice").await);
+    let own = http().post(at("/ui/act/pause")).bearer_auth(OWNER).header("origin", relay.url()).body("one=alice&back=/ui/agents");
+    assert_eq!(soon("its own page", own.send()).await.unwrap().status(), 200, "it is led back");
+    assert_eq!(relay.security("?kind=person").await.len(), 1);
+}
+
+/// Nobody has said a token: everything that an address beyond this machine opens has one all the same.
+#[tokio::test]
+async fn a_public_address_starts_only_with_tokens() {
+    let mut relay = Relay::prepare("", &[]);
+    relay.write_config("[[agents]]\nname = \"alice\"\n[[agents]]\nname = \"bob\"\n");
+    relay.up_in(&["--listen", "0.0.0.0:0"], &[("HERMES_BRIDGE_UI_TOKEN", "")]).await;
+    let said = relay.said();
+    assert_eq!((said.matches("hbt_").count(), said.matches("hbo_").count()), (2, 1), "{said}");
+    let here = relay.url().replace("0.0.0.0", "127.0.0.1");
+    for (path, expected) in [
+        ("/ui", 303),
+        ("/ui/agents", 303),
+        ("/ui/api/state", 401),
+        ("/ui/api/security", 401),
+        ("/ui/events", 401),
+        ("/ui/export.ndjson", 401),
+        ("/metrics", 401),
+        ("/mcp", 401),
+        ("/bridge/connect", 401),
+    ] {
+        for bearer in [None, Some(""), Some("alice")] {
+            let request = http_unled().get(format!("{here}{path}"));
+            let request = bearer.into_iter().fold(request, reqwest::RequestBuilder::bearer_auth);
+            assert_eq!(soon(path, request.send()).await.unwrap().status(), expected, "{path} with {bearer:?}");
+        }
+    }
+    let acted = http_unled().post(format!("{here}/ui/act/pause")).body("one=alice");
+    assert_eq!(soon("act", acted.send()).await.unwrap().status(), 401);
 }
