@@ -117,10 +117,15 @@ impl Event {
     }
 }
 
-/// Clipped, and without what a terminal, a log or a reader's eye could be led astray by.
+/// A terminal, a log or a reader's eye could be led astray by it.
+#[must_use]
+pub fn leads_astray(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Clipped, and without what leads astray.
 fn plain(text: &str, max: usize) -> Arc<str> {
-    let astray = |c: char| c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
-    let mut out: String = text.chars().take(max).map(|c| if astray(c) { '\u{fffd}' } else { c }).collect();
+    let mut out: String = text.chars().take(max).map(|c| if leads_astray(c) { '\u{fffd}' } else { c }).collect();
     if text.chars().nth(max).is_some() {
         out.push('…');
     }

@@ -9,7 +9,8 @@ use crate::config::{Secret, TokenHash};
 use crate::core::ids::Millis;
 use crate::store::{StoreError, StoredDoor, StoredSession, StoredToken, StoredViewer, Written};
 
-/// Browsers logged in at once; the one that logged in first must do so again when there are more.
+/// Browsers of the owner, and of all viewers, that are logged in at once; when there are more, the one of those that logged in
+/// first must do so again.
 const MAX_SESSIONS: usize = 256;
 const MAX_VIEWERS: usize = 100;
 /// Tokens lent to commands of this machine: never stored, gone with the process; oldest out first.
@@ -127,8 +128,14 @@ impl Engine {
         };
         let added = self.change_sessions(|door| {
             door.sessions.push(session);
-            let over = door.sessions.len().saturating_sub(MAX_SESSIONS);
-            door.sessions.drain(..over);
+            let is_owners = |s: &StoredSession| TokenHash::parse(&s.token).and_then(|hash| self.holder(hash)) == Some(Visitor::Owner);
+            let alike = |s: &StoredSession| is_owners(s) == (visitor == Visitor::Owner);
+            let mut over = door.sessions.iter().filter(|s| alike(s)).count().saturating_sub(MAX_SESSIONS);
+            door.sessions.retain(|s| {
+                let goes = over > 0 && alike(s);
+                over -= usize::from(goes);
+                !goes
+            });
         });
         match added.await {
             // A disk that refuses must not keep its owner from reading why: this session ends with the process.
@@ -255,6 +262,14 @@ mod tests {
         assert_eq!(engine.visitor_of(first.reveal()), Some(Visitor::Owner));
         let (_, last) = engine.log_in(token.reveal()).await.unwrap().unwrap();
         assert_eq!((engine.visitor_of(first.reveal()), engine.visitor_of(last.reveal())), (None, Some(Visitor::Owner)));
+        let viewer = engine.add_viewer("claire").await.unwrap();
+        let (claire, earliest) = engine.log_in(viewer.reveal()).await.unwrap().unwrap();
+        let of_viewer = |n: usize| StoredSession { token: viewer.hash().to_hex(), ..session(n) };
+        engine.change_sessions(|door| door.sessions.extend((1_000..999 + MAX_SESSIONS).map(of_viewer))).await.unwrap();
+        assert_eq!(engine.visitor_of(earliest.reveal()), Some(claire.clone()));
+        let (_, latest) = engine.log_in(viewer.reveal()).await.unwrap().unwrap();
+        assert_eq!((engine.visitor_of(earliest.reveal()), engine.visitor_of(latest.reveal())), (None, Some(claire)));
+        assert_eq!(engine.visitor_of(last.reveal()), Some(Visitor::Owner), "however often a viewer logs in");
         engine.change_sessions(|door| door.sessions.iter_mut().for_each(|s| s.until = 1)).await.unwrap();
         assert_eq!(engine.visitor_of(last.reveal()), None);
         engine.stop().await;

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::core::audit::leads_astray;
 use crate::core::effect::Wake;
 use crate::core::exchange::{Asked, Late};
 use crate::core::ids::RequestId;
@@ -55,8 +56,10 @@ pub fn parse(text: &str) -> FromBot {
 }
 
 fn claim(frame: &Map<String, Value>, key: &str) -> Option<Arc<str>> {
-    let text = frame.get(key).and_then(Value::as_str).filter(|t| !t.is_empty() && t.len() <= MAX_CLAIM);
-    text.map(Arc::from)
+    let text = frame.get(key).and_then(Value::as_str).filter(|t| t.len() <= MAX_CLAIM)?;
+    // It is shown on terminals, which obey some characters.
+    let text: String = text.chars().filter(|c| !leads_astray(*c)).collect();
+    (!text.is_empty()).then(|| text.into())
 }
 
 fn hello(frame: &Map<String, Value>) -> Hello {
@@ -220,6 +223,13 @@ mod tests {
         }
         let FromBot::Hello(hello) = parse(r#"{"type":"hello","adapter":7,"instance":"i","features":["answer",3]}"#) else { panic!() };
         assert!(hello.features.answer && !hello.features.cancelled && hello.adapter.is_none() && hello.instance.as_deref() == Some("i"));
+    }
+
+    #[test]
+    fn what_a_bot_says_of_itself_commands_no_terminal() {
+        let said = r#"{"type":"hello","adapter":"\u001b]0;x\u0007evil\n2\u202e\u009b","instance":"\u0000\n"}"#;
+        let FromBot::Hello(hello) = parse(said) else { panic!() };
+        assert_eq!((hello.adapter.as_deref(), hello.instance), (Some("]0;xevil2"), None));
     }
 
     #[test]
