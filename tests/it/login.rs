@@ -136,6 +136,8 @@ async fn a_session_outlives_restarts_and_ends_with_its_logout() {
     let out = one.post("/ui/logout", &[("form", &form)]).await;
     assert!(out.headers()["set-cookie"].to_str().unwrap().contains("Max-Age=0"));
     assert!(!one.is_in().await, "the cookie is worth nothing after the logout, whoever kept it");
+    let noted = relay.noted("logout", "").await;
+    assert_eq!((text(&noted, "who"), text(&noted, "address")), ("owner", "127.0.0.1"));
     assert!(Browser { cookie: here(&cookies[1]), ..Browser::new(&relay) }.is_in().await);
 }
 

@@ -5,10 +5,13 @@ use serde_json::{Value, json};
 
 use crate::rig::{OWNER, Relay, http, http_unled, soon, text, until};
 
+/// Where the person is, behind a proxy that is believed.
+const PERSON: &str = "203.0.113.7";
+
 /// Sends a form as the owner's script would: status and where it leads.
 async fn act(relay: &Relay, what: &str, token: &str, fields: &[(&str, &str)]) -> (u16, String) {
     let body = reqwest::Url::parse_with_params("http://x/", fields).unwrap().query().unwrap_or_default().to_owned();
-    let request = http_unled().post(format!("{}/ui/act/{what}", relay.url())).bearer_auth(token).body(body);
+    let request = http_unled().post(format!("{}/ui/act/{what}", relay.url())).bearer_auth(token).header("x-forwarded-for", PERSON).body(body);
     let answer = soon(what, request.send()).await.unwrap();
     let to = answer.headers().get("location").map(|v| v.to_str().unwrap().to_owned()).unwrap_or_default();
     (answer.status().as_u16(), to)
@@ -148,4 +151,40 @@ async fn a_viewer_and_a_bot_can_do_none_of_it() {
     relay.configure("", &["alice", "bob"]);
     let refused = relay.run(&["agent", "add", "owner"]).await;
     assert!(refused.code == 1 && refused.err.contains("the relay's owner asks"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn each_thing_that_a_person_does_is_on_record_with_who_when_and_from_where() {
+    let relay = Relay::start("", &["alice", "bob"]).await;
+    let mut bob = relay.bot_of("bob", "b1").await;
+    let mut waiting = Vec::new();
+    for n in 0..2 {
+        let asking = relay.caller("alice").asking(json!({"to": "bob", "message": format!("question {n}")}));
+        waiting.push((asking, text(&bob.wake().await, "request_id").to_owned()));
+    }
+    let stopped = relay.caller("alice").ask("alice", "as good as any").await;
+    let ids = [waiting[0].1.as_str(), waiting[1].1.as_str(), text(&stopped, "request_id")];
+    let acts = [
+        ("ask", vec![("to", "bob"), ("message", "a word that is in no log")], "asked bob", None),
+        ("answer", vec![("id", ids[0]), ("answer", "a word that is in no log")], "answered", Some(ids[0])),
+        ("cancel", vec![("id", ids[1])], "cancelled", Some(ids[1])),
+        ("clear", vec![("id", ids[2])], "loop", Some(ids[2])),
+        ("pause", vec![("one", "bob")], "paused bob", None),
+        ("resume", vec![("one", "bob")], "resumed bob", None),
+    ];
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+    for (act_of, fields, what, request) in acts {
+        let begun = now();
+        assert_eq!(act(&relay, act_of, OWNER, &fields).await.0, 303, "{act_of}");
+        let noted = last_act(&relay).await;
+        assert_eq!((text(&noted, "who"), text(&noted, "address")), ("owner", PERSON), "{act_of}: {noted}");
+        assert!(text(&noted, "what").contains(what), "{act_of}: {noted}");
+        assert!((begun..=now()).contains(&u128::from(noted["at"].as_u64().unwrap())), "{act_of}: {noted}");
+        if let Some(request) = request {
+            assert_eq!(text(&noted, "request_id"), request, "{act_of}");
+        }
+    }
+    let entries = relay.security("?kind=person").await;
+    assert_eq!(entries.len(), 6, "{entries:?}");
+    assert!(!relay.said().contains("a word that is in no log") && !format!("{entries:?}").contains("a word that is in no log"));
 }

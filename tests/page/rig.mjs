@@ -7,6 +7,7 @@ import path from 'node:path';
 
 const require = createRequire(path.join(process.env.HERMES_BRIDGE_TEST_CACHE, 'package.json'));
 const { chromium } = require('playwright-core');
+const { ws: WebSocket } = require('playwright-core/lib/utilsBundle');
 export const axeSource = fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 const bin = process.env.HERMES_BRIDGE_BIN;
 
@@ -64,6 +65,23 @@ export async function guarded() {
     ask: (message, to = 'bob') => command('ask', '--as', 'alice', '--to', to, message),
     /** A bot named bob that answers with what `exec` prints. */
     bob: (exec) => { const bot = child(['listen', '--as', 'bob', '--exec', exec, ...config]); return () => bot.kill('SIGTERM'); },
+    /** bob, frame by frame: what it says of itself, and a reply to each question when the test wants it. */
+    socket: async (adapter) => {
+      const socket = new WebSocket(`${new URL(link).origin.replace('http', 'ws')}/bridge/connect`, { headers: { authorization: 'Bearer tok-bob-0123456789' } });
+      const frames = [];
+      socket.on('message', (frame) => frames.push(JSON.parse(frame)));
+      await new Promise((open, lost) => { socket.on('open', open); socket.on('error', lost); });
+      const say = (frame) => socket.send(JSON.stringify(frame));
+      say({ type: 'hello', adapter, instance: 'one', features: [] });
+      return {
+        wake: (message) => until(() => frames.find((frame) => frame.type === 'wake' && frame.message === message)),
+        reply: async ({ request_id }, said) => {
+          say({ type: 'call', id: request_id, tool: 'reply', arguments: { request_id, ...said } });
+          return (await until(() => frames.find((frame) => frame.type === 'result' && frame.id === request_id))).result;
+        },
+        close: () => socket.close(),
+      };
+    },
     stop: () => new Promise((done) => { running.on('exit', () => { fs.rmSync(dir, { recursive: true, force: true }); done(); }); running.kill('SIGTERM'); }),
   };
 }
