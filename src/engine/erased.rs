@@ -145,7 +145,7 @@ async fn what_a_follower_has_not_read_is_spared() {
         let prune = move || {
             let old = Old { before: Millis(engine.now().0 - 30 * DAY_MS), only: None, floor: Seq(600), beside: Millis(0) };
             let plan = &Retention::default();
-            let mut pass = Pass { plan, old, from: None, bytes: u64::MAX, at: Millis(1), why: "test".into() };
+            let mut pass = Pass { plan, old, from: None, bytes: u64::MAX, exported: old.floor, lost: 0, at: Millis(1), why: "test".into() };
             let done = engine.prune_until(&mut pass, &mut Removed::default());
             // The next pass begins at the first that was spared, not behind it.
             assert!(engine.store.oldest(pass.from, old, 1_000).unwrap().unread >= 600 - 3 * PIECE as u64);

@@ -90,8 +90,8 @@ impl Engine {
         for (days, outcomes) in &ages {
             let only = (outcomes.len() < Outcome::ALL.len()).then_some(outcomes.as_slice());
             let old = Old { before: ago(*days), only, floor, beside };
-            let mut pass =
-                Pass { plan, old, from: looked.get(days).copied(), bytes: u64::MAX, at: Millis(today * DAY_MS), why: why(plan, *days, outcomes) };
+            let (from, at, why) = (looked.get(days).copied(), Millis(today * DAY_MS), why(plan, *days, outcomes));
+            let mut pass = Pass { plan, old, from, bytes: u64::MAX, exported: floor, lost: 0, at, why };
             let (gone, unread) = self.prune_until(&mut pass, removed)?;
             looked.extend(pass.from.map(|clean| (*days, clean)));
             if gone > 0 || unread > 0 {
@@ -106,22 +106,39 @@ impl Engine {
 
     /// Makes room, exported or not. What a piece frees is known only about, so it is looked at again until it is enough.
     fn prune_to(&self, plan: &Retention, max: u64, floor: Seq, at: Millis, removed: &mut Removed) -> Result<(), String> {
-        let (mut first, mut all) = (None, 0);
+        let (mut first, mut all, mut lost) = (None, 0, 0);
         loop {
             let used = self.store.used_bytes().map_err(|e| e.to_string())?;
             if used <= max || self.is_over(plan) {
-                if let Some(before) = first {
-                    tracing::info!(exchanges = all, before, used, max, exported_up_to = floor.0, "removed the oldest exchanges to make room");
+                match first {
+                    Some(before) if lost > 0 => tracing::warn!(
+                        exchanges = all,
+                        not_exported = lost,
+                        before,
+                        used,
+                        max,
+                        "removed the oldest exchanges to make room, also some that an export had not sent yet: max_bytes does not wait for it"
+                    ),
+                    Some(before) => tracing::info!(exchanges = all, before, used, max, "removed the oldest exchanges to make room"),
+                    None => {}
                 }
                 return Ok(());
             }
             first.get_or_insert(used);
             let old = Old { before: self.now(), only: None, floor: Seq(u64::MAX), beside: self.now() };
-            let mut pass = Pass { plan, old, from: None, bytes: used - max, at, why: format!("more than {max} bytes").into() };
+            let why = format!("more than {max} bytes").into();
+            let mut pass = Pass { plan, old, from: None, bytes: used - max, exported: floor, lost: 0, at, why };
             let (gone, _) = self.prune_until(&mut pass, removed)?;
             all += gone;
+            lost += pass.lost;
             if gone == 0 {
-                tracing::warn!(exchanges = all, used, max, "nothing more can be removed to make room: the rest has not ended, or is no exchange");
+                tracing::warn!(
+                    exchanges = all,
+                    not_exported = lost,
+                    used,
+                    max,
+                    "nothing more can be removed to make room: the rest has not ended, or is no exchange"
+                );
                 return Ok(());
             }
         }
@@ -162,10 +179,12 @@ impl Engine {
             unread += doomed.unread;
             left += doomed.unread + doomed.open;
             freed += doomed.bytes;
+            let lost = doomed.ends.iter().filter(|end| **end > pass.exported).count() as u64;
             let some = doomed.ids.len() as u64;
             let pieces = u64::from(!doomed.ids.is_empty() || !doomed.rows.is_empty());
             self.erase(doomed, pass.at, pass.why.clone())?;
             gone += some;
+            pass.lost += lost;
             removed.exchanges += some;
             if left == 0 && after.is_some() {
                 pass.from = after;
@@ -196,6 +215,9 @@ pub(super) struct Pass<'a> {
     /// What was asked up to here is not looked at.
     pub(super) from: Option<RequestId>,
     pub(super) bytes: u64,
+    /// Up to where all followers have read, and how many went that stand beyond it.
+    pub(super) exported: Seq,
+    pub(super) lost: u64,
     pub(super) at: Millis,
     pub(super) why: Arc<str>,
 }
