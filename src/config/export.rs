@@ -18,7 +18,7 @@ pub struct Langfuse {
     pub base_url: String,
     pub public_key: String,
     pub secret_key: Secret,
-    pub environment: Option<String>,
+    pub environment: String,
     pub release: Option<String>,
     pub tags: Vec<String>,
     pub export: Export,
@@ -152,7 +152,7 @@ pub(super) fn langfuse(source: &Source<'_>, raw: Spanned<RawLangfuse>, base: &Pa
         base_url,
         public_key: public,
         secret_key: Secret::new(secret),
-        environment: raw.environment.map(Spanned::into_inner),
+        environment: raw.environment.map_or_else(|| "production".to_owned(), Spanned::into_inner),
         release: raw.release.filter(|r| !r.is_empty()),
         tags: raw.tags.unwrap_or_else(|| vec!["hermes-bridge".to_owned()]),
     })

@@ -24,6 +24,32 @@ fn every_commented_default_is_the_real_default() {
     assert_eq!(parse("").map(|c| c.limits), parse(REFERENCE).map(|c| c.limits));
 }
 
+/// `#   key = value   what it means`, of a section that is commented out as a whole.
+fn shown(section: &str) -> Vec<(&'static str, &'static str)> {
+    let lines = REFERENCE.lines().skip_while(|line| *line != format!("# [{section}]")).skip(1);
+    let keys = lines.map_while(|line| line.strip_prefix("#   ")?.split_once(" = "));
+    keys.map(|(key, rest)| (key, rest.split("  ").next().unwrap())).collect()
+}
+
+#[test]
+fn every_default_that_the_reference_shows_of_an_export_is_the_real_one() {
+    let given = |section: &str| match section {
+        "langfuse" => "[langfuse]\npublic_key = \"pk-lf-1\"\nsecret_key = \"sk-lf-1\"\n",
+        _ => "[otlp]\nendpoint = \"http://127.0.0.1:4318\"\n",
+    };
+    let is_no_default = |key: &str| key.starts_with("example: ") || matches!(key, "public_key" | "secret_key" | "endpoint" | "headers" | "ca_file");
+    // What [otlp] has "as above".
+    let shared = ["redact", "max_field_bytes", "sample_rate", "start", "shutdown_ms"];
+    let above = shown("langfuse").into_iter().filter(|(key, _)| shared.contains(key));
+    for (section, count, keys) in [("langfuse", 10, shown("langfuse")), ("otlp", 6, shown("otlp").into_iter().chain(above).collect())] {
+        let defaults: Vec<String> = keys.iter().filter(|(key, _)| !is_no_default(key)).map(|(key, value)| format!("{key} = {value}\n")).collect();
+        assert_eq!(defaults.len(), count, "{defaults:?}");
+        let spelled_out = parse(&format!("{}{}", given(section), defaults.concat()));
+        assert!(spelled_out.is_ok(), "{spelled_out:?}");
+        assert_eq!(spelled_out, parse(given(section)));
+    }
+}
+
 #[test]
 fn every_key_stands_in_the_reference() {
     for key in [

@@ -4,6 +4,9 @@ use regex::Regex;
 use tokio::sync::watch;
 
 use crate::config::{Capture, Export, Secret};
+use crate::core::exchange::{Asked, End};
+use crate::core::ids::AgentName;
+use crate::core::outcome::Outcome;
 
 const HIDDEN: &str = "[redacted]";
 /// Shorter ones would hide ordinary words.
@@ -32,6 +35,15 @@ impl Content {
         // Each has been compiled before, when the configuration was read.
         let patterns = std::iter::once(MINTED).chain(export.redact.iter().map(String::as_str)).filter_map(|p| Regex::new(p).ok());
         Self { capture: export.capture, max: export.max_field_bytes, patterns: patterns.collect(), tokens }
+    }
+
+    /// Who was asked. What is no agent's name is whatever somebody wrote, so it leaves as a text does or not at all.
+    #[must_use]
+    pub fn asked_agent(&self, asked: &Asked, end: &End) -> Option<String> {
+        if AgentName::parse(&asked.to).is_some() && end.outcome != Outcome::UnknownAgent {
+            return Some(asked.to.to_string());
+        }
+        self.of(&asked.to).map(|piece| piece.text)
     }
 
     /// `None` where no text may leave.

@@ -1,27 +1,21 @@
 //! One way out: follows the log from its cursor and posts what ended, oldest first, one request at a time. The cursor moves
 //! on disk after each batch that was taken and before the next is sent, so at most one batch is ever sent twice. There is
-//! no queue: at most one batch is in memory, and while the other side is away the log waits on disk.
+//! no queue: at most one batch is in memory, and while the other side is away the log waits on disk. Each try reads anew.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::Client;
-use reqwest::header::HeaderMap;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::content::Content;
+use super::batch::{BATCH, Batch, Dialect, Sink};
+use super::langfuse;
 use super::post::{self, Verdict};
-use super::span::{Envelope, Span};
-use super::{genai, langfuse};
-use crate::config::{Export, Start};
-use crate::core::ids::Seq;
-use crate::core::outcome::Outcome;
+use crate::config::Start;
+use crate::core::ids::{RequestId, Seq};
 use crate::metrics;
-use crate::store::{Ends, Finished, Store, StoreError, Written};
+use crate::store::{Store, StoreError, Written};
 
-/// Spans and bytes in one request; a single span may be larger.
-const BATCH: usize = 100;
-const BATCH_BYTES: usize = 1 << 20;
 /// What ends within this goes out together.
 const LINGER: Duration = Duration::from_secs(1);
 /// When only somebody can mend it.
@@ -31,50 +25,34 @@ const REFUSALS: u32 = 10;
 /// The cursor moves on disk at least this often when nothing ends.
 const IDLE_ROWS: u64 = 2_000;
 const STORE_RETRY: Duration = Duration::from_secs(1);
-
-pub(super) enum Dialect {
-    Langfuse { base_url: String, tags: Vec<String> },
-    GenAi,
-}
-
-/// Where to, how, and what of it.
-pub(super) struct Sink {
-    pub name: &'static str,
-    /// Kind and a hash of address and account: another project has a cursor of its own.
-    pub key: String,
-    pub client: Client,
-    pub url: String,
-    pub headers: HeaderMap,
-    pub envelope: Envelope,
-    pub dialect: Dialect,
-    pub content: Content,
-    pub export: Export,
-}
+/// As many rows of the log are counted through for what waits at the start, so many at once.
+const COUNTED: u64 = 100_000;
+const COUNT: usize = 4_096;
 
 pub(super) struct Exporter {
-    sink: Sink,
+    sink: Arc<Sink>,
     store: Arc<Store>,
     stop: CancellationToken,
     /// Everything up to here is exported, and as far as that is on disk.
     cursor: Seq,
-    saved: Seq,
+    saved: Option<Seq>,
+    /// So many spans go into the next request: fewer after one that was refused.
+    most: usize,
     failures: u32,
     refusals: u32,
     /// What the log was told last, so that it is told once.
     told: String,
+    /// Something was taken: the other side is there.
+    there: Arc<Notify>,
 }
 
 /// The relay stops, or the store is gone.
 pub(super) struct Stopped;
 
-struct Batch {
-    spans: Vec<(Seq, Vec<u8>)>,
-    upto: Seq,
-}
-
 impl Exporter {
     pub(super) fn new(sink: Sink, store: Arc<Store>, stop: CancellationToken) -> Self {
-        Self { sink, store, stop, cursor: Seq(0), saved: Seq(0), failures: 0, refusals: 0, told: String::new() }
+        let (sink, there) = (Arc::new(sink), Arc::new(Notify::new()));
+        Self { sink, store, stop, cursor: Seq(0), saved: None, most: BATCH, failures: 0, refusals: 0, told: String::new(), there }
     }
 
     /// Ends after `stop`, within the time that the configuration gives.
@@ -84,14 +62,10 @@ impl Exporter {
             stop.cancelled().await;
             tokio::time::sleep(bound).await;
         };
-        let (client, again) = (self.sink.client.clone(), self.stop.clone());
-        let look = match &self.sink.dialect {
-            Dialect::Langfuse { base_url, .. } => Some(langfuse::look_at_version(client, base_url.clone())),
-            Dialect::GenAi => None,
-        };
+        let (sink, there, again) = (self.sink.clone(), self.there.clone(), self.stop.clone());
         let look = async move {
-            if let Some(look) = look {
-                again.run_until_cancelled(look).await;
+            if let Dialect::Langfuse { base_url, .. } = &sink.dialect {
+                again.run_until_cancelled(langfuse::look_at_version(&sink.client, base_url, &there)).await;
             }
         };
         let work = async { tokio::join!(look, self.follow()) };
@@ -102,6 +76,7 @@ impl Exporter {
     }
 
     async fn follow(&mut self) -> Result<(), Stopped> {
+        self.greet().await?;
         let mut last = self.store.last();
         let stop = self.stop.clone();
         while !stop.is_cancelled() {
@@ -120,125 +95,120 @@ impl Exporter {
         self.save(self.cursor).await
     }
 
-    /// The cursor of an earlier run, or where the configuration says to begin: on disk before anybody can ask, so that nothing
-    /// falls between.
+    /// Where an earlier run stopped, also if that went elsewhere, or where the configuration says to begin: on disk before
+    /// anybody can ask, so that nothing falls between.
     pub(super) async fn find_place(&mut self) -> Result<(), Stopped> {
-        let key = self.sink.key.clone();
-        let found = self.read(move |store| store.cursor(&key)).await?;
+        let name = self.sink.name;
+        let kept = self.read(Store::cursors).await?.into_iter().filter(|(key, _)| key.split(':').next() == Some(name));
+        let kept: Vec<(String, Seq)> = kept.collect();
         let last = *self.store.last().borrow();
-        self.cursor = match (found, self.sink.export.start) {
-            (Some(cursor), _) if cursor <= last => {
-                self.saved = cursor;
-                cursor
+        let own = kept.iter().find(|(key, _)| *key == self.sink.key).map(|(_, seq)| *seq);
+        let former = kept.iter().map(|(_, seq)| *seq).max();
+        self.cursor = match (own, former, self.sink.export.start) {
+            (Some(own), ..) => own,
+            (None, Some(former), Start::Now) => {
+                tracing::info!(sink = name, to = %self.sink.url, "the destination has changed: the export goes on where the former one stopped");
+                former
             }
-            (Some(cursor), _) => {
-                tracing::warn!(
-                    sink = self.sink.name,
-                    cursor = cursor.0,
-                    log = last.0,
-                    "the export was ahead of the log, which is an older copy; it goes on from here"
-                );
-                last
+            (None, Some(_), Start::All) => {
+                tracing::info!(sink = name, to = %self.sink.url, "the destination has changed: it gets the whole history, as start = \"all\" says");
+                Seq(0)
             }
-            (None, Start::Now) => last,
-            (None, Start::All) => Seq(0),
+            (None, None, Start::Now) => last,
+            (None, None, Start::All) => Seq(0),
         };
-        tracing::info!(sink = self.sink.name, to = %self.sink.url, backlog = last.0 - self.cursor.0, "exports finished exchanges");
+        if self.cursor > last {
+            let cursor = self.cursor.0;
+            tracing::warn!(sink = name, cursor, log = last.0, "the export was ahead of the log, which is an older copy; it goes on from here");
+            self.cursor = last;
+        }
+        // Nothing is written where nothing changes: a full disk must not hold up the start.
+        self.saved = own.filter(|_| kept.len() == 1);
         self.save(self.cursor).await
+    }
+
+    /// Says where to, and how much waits.
+    async fn greet(&self) -> Result<(), Stopped> {
+        let (begin, mut from, mut waiting) = (self.cursor, self.cursor, 0);
+        let more = loop {
+            let (count, upto) = self.read(move |store| store.count_ends(from, COUNT)).await?;
+            waiting += count;
+            if upto == from {
+                break "";
+            }
+            from = upto;
+            if upto.0 - begin.0 > COUNTED {
+                break "at least ";
+            }
+        };
+        let waiting = format!("{more}{waiting}");
+        tracing::info!(sink = self.sink.name, to = %self.sink.url, waiting, "exports finished exchanges");
+        Ok(())
     }
 
     /// Sends until it has reached what the log's end was when it began its last reading.
     async fn drain(&mut self) -> Result<(), Stopped> {
         loop {
-            let (after, end) = (self.cursor, *self.store.last().borrow());
-            let ends = self.read(move |store| store.ends(after, BATCH, BATCH_BYTES)).await?;
-            let batch = self.encode(ends);
-            self.deliver(&batch).await?;
-            self.cursor = batch.upto;
-            if !batch.spans.is_empty() || batch.upto.0 - self.saved.0 >= IDLE_ROWS {
-                self.save(batch.upto).await?;
-            }
-            self.metrics(|m| m.cursor.set(batch.upto.0));
-            if batch.upto >= end || batch.upto == after {
+            let (after, most, end, sink) = (self.cursor, self.most, *self.store.last().borrow(), self.sink.clone());
+            let batch = self.read(move |store| sink.batch(store, after, most)).await?;
+            let upto = batch.upto;
+            self.send(batch).await?;
+            if self.cursor == upto && (upto >= end || upto == after) {
                 return Ok(());
             }
         }
     }
 
-    /// As many of them as one request takes; the rest is read again.
-    fn encode(&self, ends: Ends) -> Batch {
-        let mut batch = Batch { spans: Vec::with_capacity(ends.found.len()), upto: ends.upto };
-        let (mut bytes, mut sampled_out, mut before) = (0, 0, self.cursor);
-        for finished in ends.found {
-            let span = self.span(&finished).filter(|span| self.is_kept(&finished, span)).map(|span| span.encoded());
-            let size = span.as_ref().map_or(0, Vec::len);
-            if !batch.spans.is_empty() && bytes + size > BATCH_BYTES {
-                batch.upto = before;
-                break;
+    /// One try. Whatever comes of it, the next reads from the cursor on.
+    async fn send(&mut self, mut batch: Batch) -> Result<(), Stopped> {
+        if batch.spans == 0 {
+            return self.pass(&batch).await;
+        }
+        let Sink { client, url, headers, dialect, .. } = &*self.sink;
+        let body = std::mem::take(&mut batch.body);
+        let (status, verdict) = post::post(client, url, headers, body, matches!(dialect, Dialect::GenAi)).await;
+        self.metrics(|m| m.requested(status));
+        match verdict {
+            Verdict::Taken { rejected } => {
+                self.taken(batch.spans as u64, rejected);
+                self.most = (self.most * 2).min(BATCH);
+                self.pass(&batch).await
             }
-            bytes += size;
-            before = finished.seq;
-            match span {
-                Some(span) => batch.spans.push((finished.seq, span)),
-                None => sampled_out += 1,
+            // Halved until the one bad span is found.
+            Verdict::Refused(_) if batch.spans > 1 => {
+                self.most = batch.spans / 2;
+                Ok(())
             }
+            Verdict::Refused(status) => {
+                self.pass(&batch).await?;
+                self.set_aside(batch.last, status).await
+            }
+            Verdict::Later { why, wish } => self.later(&why, wish).await,
+            Verdict::Misconfigured { why, remedy } => self.unmended(&why, remedy).await,
+        }
+    }
+
+    /// A batch is done with: nothing of it is read again.
+    async fn pass(&mut self, batch: &Batch) -> Result<(), Stopped> {
+        let unreadable = batch.unreadable.len() as u64;
+        if let Some((Seq(position), error)) = batch.unreadable.first() {
+            tracing::error!(
+                sink = self.sink.name,
+                rows = unreadable,
+                position,
+                error,
+                "what is on record of some exchanges cannot be read: they are left out of the export; restore a backup if they matter"
+            );
         }
         self.metrics(|m| {
-            m.spans.add("sampled_out", sampled_out);
-            m.spans.add("retention", ends.gone);
+            m.spans.add("sampled_out", batch.sampled_out);
+            m.spans.add("retention", batch.gone);
+            m.spans.add("rejected", unreadable);
+            m.cursor.set(batch.upto.0);
         });
-        batch
-    }
-
-    fn span(&self, finished: &Finished) -> Option<Span> {
-        match &self.sink.dialect {
-            Dialect::Langfuse { tags, .. } => langfuse::span(finished, tags, &self.sink.content),
-            Dialect::GenAi => genai::span(finished, &self.sink.content),
-        }
-    }
-
-    /// Decided by the trace, so that a conversation is there whole or not at all, but for what ended badly.
-    fn is_kept(&self, finished: &Finished, span: &Span) -> bool {
-        let good = finished.record.end.as_ref().is_some_and(|end| end.outcome == Outcome::Answered);
-        let place = span.trace_id().get(..8).and_then(|digits| u64::from_str_radix(digits, 16).ok());
-        !good || place.is_none_or(|place| place < self.sink.export.sample)
-    }
-
-    /// Sends all of a batch, halving what is refused until the one bad span is found and set aside.
-    async fn deliver(&mut self, batch: &Batch) -> Result<(), Stopped> {
-        let (mut rest, mut size) = (batch.spans.as_slice(), batch.spans.len());
-        while let Some((last, _)) = rest.get(..size.min(rest.len())).and_then(<[_]>::last) {
-            let (part, behind) = rest.split_at(size.min(rest.len()));
-            let body = self.sink.envelope.around(part.iter().map(|(_, span)| span.as_slice()));
-            let Sink { client, url, headers, dialect, .. } = &self.sink;
-            let (status, verdict) = post::post(client, url, headers, body, matches!(dialect, Dialect::GenAi)).await;
-            self.metrics(|m| m.requested(status));
-            match verdict {
-                Verdict::Taken { rejected } => {
-                    self.taken(part.len() as u64, rejected);
-                    (rest, size) = (behind, size * 2);
-                }
-                Verdict::Refused(status) if part.len() == 1 => {
-                    self.set_aside(*last, status).await?;
-                    rest = behind;
-                }
-                Verdict::Refused(_) => {
-                    size = part.len() / 2;
-                    continue;
-                }
-                Verdict::Later { why, wish } => {
-                    self.later(&why, wish).await?;
-                    continue;
-                }
-                Verdict::Misconfigured { why, remedy } => {
-                    self.unmended(&why, remedy).await?;
-                    continue;
-                }
-            }
-            if !rest.is_empty() {
-                self.cursor = *last;
-                self.save(*last).await?;
-            }
+        self.cursor = batch.upto;
+        if batch.spans > 0 || self.saved.is_none_or(|saved| batch.upto.0 - saved.0 >= IDLE_ROWS) {
+            self.save(batch.upto).await?;
         }
         Ok(())
     }
@@ -248,6 +218,7 @@ impl Exporter {
             tracing::info!(sink = self.sink.name, "the export goes on");
         }
         (self.failures, self.refusals, self.told) = (0, 0, String::new());
+        self.there.notify_one();
         if rejected > 0 {
             tracing::warn!(sink = self.sink.name, spans, rejected, "of a request that was taken the other side left some exchanges out, for good");
         }
@@ -258,8 +229,9 @@ impl Exporter {
     }
 
     /// A span that the other side will never take. When it takes none at all, losing more helps nobody.
-    async fn set_aside(&mut self, seq: Seq, status: u16) -> Result<(), Stopped> {
-        tracing::warn!(sink = self.sink.name, position = seq.0, status, "one exchange is refused for good and left out of the export");
+    async fn set_aside(&mut self, exchange: Option<RequestId>, status: u16) -> Result<(), Stopped> {
+        let request_id = exchange.map(|id| id.to_string());
+        tracing::warn!(sink = self.sink.name, request_id, status, "one exchange is refused for good and left out of the export");
         self.metrics(|m| m.spans.one("rejected"));
         self.refusals += 1;
         if self.refusals < REFUSALS {
@@ -269,7 +241,6 @@ impl Exporter {
             let to = &self.sink.url;
             tracing::error!(sink = self.sink.name, %to, status, "refuses everything: look at what answers there. One exchange is tried every 5 minutes");
         }
-        self.save(seq).await?;
         self.rest(UNMENDED).await
     }
 
@@ -307,17 +278,14 @@ impl Exporter {
 
     /// On disk before it returns.
     async fn save(&mut self, cursor: Seq) -> Result<(), Stopped> {
-        while self.saved != cursor || cursor.0 == 0 {
+        while self.saved != Some(cursor) {
             let permit = self.store.reserve().await.map_err(|_| Stopped)?;
             let (told, done) = tokio::sync::oneshot::channel();
             self.store.put_cursor(permit, &self.sink.key, cursor, move |written| {
                 let _ = told.send(written);
             });
             match done.await {
-                Ok(Written::Durable) => {
-                    self.saved = cursor;
-                    break;
-                }
+                Ok(Written::Durable) => self.saved = Some(cursor),
                 _ => self.rest(STORE_RETRY).await?,
             }
         }
@@ -330,7 +298,6 @@ impl Exporter {
             let (store, read) = (self.store.clone(), read.clone());
             match tokio::task::spawn_blocking(move || read(&store)).await {
                 Ok(Ok(found)) => return Ok(found),
-                Ok(Err(e @ StoreError::Record(_))) => tracing::warn!(sink = self.sink.name, error = %e, "the export stands still"),
                 Ok(Err(e)) => tracing::debug!(sink = self.sink.name, error = %e, "the log cannot be read yet"),
                 Err(_) => tracing::error!(sink = self.sink.name, "reading the log panicked; the export stands still and tries again"),
             }
@@ -375,14 +342,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut exporter = exporter(dir.path());
         let begun = Instant::now();
-        for seq in 1..=12 {
-            assert!(exporter.set_aside(Seq(seq), 422).await.is_ok());
+        for seq in 1..=12_u64 {
+            assert!(exporter.set_aside(None, 422).await.is_ok());
             let rests = u64::from(REFUSALS).saturating_sub(1);
             assert_eq!(begun.elapsed().as_secs(), seq.saturating_sub(rests) * 300, "after {seq}");
         }
-        assert_eq!(exporter.saved, Seq(12));
         exporter.taken(1, 0);
-        assert!(exporter.set_aside(Seq(14), 422).await.is_ok());
+        assert!(exporter.set_aside(None, 422).await.is_ok());
         assert_eq!(begun.elapsed().as_secs(), 900, "one that is taken begins the count anew");
     }
 }

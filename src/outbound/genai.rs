@@ -17,7 +17,9 @@ pub(super) fn span(finished: &Finished, content: &Content) -> Option<Span> {
     span.name = named.map_or_else(|| "invoke_agent".to_owned(), |to| format!("invoke_agent {to}"));
     span.put("gen_ai.operation.name", "invoke_agent");
     span.put("gen_ai.provider.name", "hermes");
-    span.put("gen_ai.agent.name", &*asked.to);
+    if let Some(to) = content.asked_agent(asked, end) {
+        span.put("gen_ai.agent.name", to);
+    }
     span.put("gen_ai.conversation.id", asked.conversation.to_string());
     if end.outcome != Outcome::Answered {
         span.put("error.type", end.outcome.word());

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use reqwest::Client;
 use serde_json::json;
+use tokio::sync::Notify;
 
 use super::content::{Content, Piece};
+use super::post;
 use super::span::Span;
 use crate::core::exchange::{Asked, End};
 use crate::core::outcome::Outcome;
@@ -19,11 +21,16 @@ const OLDEST: (u64, u64) = (3, 81);
 const PATIENCE: Duration = Duration::from_secs(10);
 const TRACE_NAME: &str = "hermes-conversation";
 
-/// Says so if the server is too old to understand what it will be sent. A server that does not tell is believed.
-pub(super) async fn look_at_version(client: Client, base_url: String) {
-    let answer = client.get(format!("{base_url}/api/public/health")).timeout(PATIENCE).send().await;
-    let Ok(Ok(text)) = async { Ok::<_, reqwest::Error>(answer?.text().await) }.await else { return };
-    let told: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+/// Says so if the server is too old to understand what it will be sent. Asked at the start, and while it is not there again
+/// after something was taken (`there`). A server that does not tell its version is believed.
+pub(super) async fn look_at_version(client: &Client, base_url: &str, there: &Notify) {
+    let told = loop {
+        match client.get(format!("{base_url}/api/public/health")).timeout(PATIENCE).send().await {
+            Ok(answer) if !answer.status().is_server_error() => break post::answer(answer).await,
+            _ => there.notified().await,
+        }
+    };
+    let told: serde_json::Value = serde_json::from_slice(&told).unwrap_or_default();
     if let Some(version) = told["version"].as_str().filter(|version| is_old(version)) {
         let version: String = version.chars().take(40).collect();
         tracing::error!(to = %base_url, version, "this Langfuse is too old for the export: 3.81 or newer is needed, older ones keep spans under wrong ids");
@@ -55,7 +62,10 @@ pub(super) fn span(finished: &Finished, tags: &[String], content: &Content) -> O
     let truncated = texts(&mut span, asked, end, content);
     metadata(&mut span, finished, end, truncated);
     span.put("gen_ai.operation.name", "invoke_agent");
-    span.put("gen_ai.agent.name", &*asked.to);
+    if let Some(to) = content.asked_agent(asked, end) {
+        span.put("langfuse.observation.metadata.to", to.as_str());
+        span.put("gen_ai.agent.name", to);
+    }
     span.put("gen_ai.conversation.id", conversation);
     if end.outcome != Outcome::Answered {
         span.put("error.type", end.outcome.word());
@@ -69,7 +79,10 @@ fn texts(span: &mut Span, asked: &Asked, end: &End, content: &Content) -> bool {
     let key = if end.outcome == Outcome::Answered { "answer" } else { "error" };
     let truncated = message.truncated || text.truncated;
     let Piece { text: message, .. } = message;
-    span.put("langfuse.observation.input", json!({"from": asked.from.as_str(), "to": &*asked.to, "message": message}).to_string());
+    span.put(
+        "langfuse.observation.input",
+        json!({"from": asked.from.as_str(), "to": content.asked_agent(asked, end), "message": message}).to_string(),
+    );
     span.put("langfuse.observation.output", json!({ key: text.text }).to_string());
     truncated
 }
@@ -79,7 +92,6 @@ fn metadata(span: &mut Span, finished: &Finished, end: &End, truncated: bool) {
     let answered = end.outcome == Outcome::Answered;
     span.put("langfuse.observation.metadata.request_id", asked.id.to_string());
     span.put("langfuse.observation.metadata.from", asked.from.as_str());
-    span.put("langfuse.observation.metadata.to", &*asked.to);
     span.put("langfuse.observation.metadata.status", end.outcome.word());
     span.put("langfuse.observation.metadata.turn", finished.turn);
     if let Some(at) = work.delivered {

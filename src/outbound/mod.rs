@@ -1,6 +1,7 @@
 //! WAYS OUT. Finished exchanges go to Langfuse and to any OpenTelemetry collector, each from its own cursor in the log. No
 //! ask waits for it; without a section in the configuration nothing is started and nothing is sent.
 
+mod batch;
 mod content;
 mod exporter;
 mod genai;
@@ -22,12 +23,13 @@ use tokio_util::task::TaskTracker;
 use crate::config::{Config, Langfuse, Otlp, Secret};
 use crate::lasting::lasting;
 use crate::store::Store;
+use batch::{Dialect, Sink};
 use content::Content;
-use exporter::{Dialect, Exporter, Sink};
+use exporter::Exporter;
 use span::Envelope;
 
 pub use langfuse::is_old;
-pub use post::{Verdict, client, remedy};
+pub use post::{Verdict, answer, client, remedy};
 
 /// Tokens of the configuration before that are hidden still; beyond it the oldest are forgotten.
 const PAST_TOKENS: usize = 1_000;
@@ -102,7 +104,7 @@ fn langfuse_sink(section: &Langfuse, tokens: watch::Receiver<Vec<Secret>>) -> Re
     headers.insert(HeaderName::from_static("x-langfuse-ingestion-version"), HeaderValue::from_static("4"));
     headers.insert(HeaderName::from_static("x-langfuse-sdk-name"), HeaderValue::from_static(env!("CARGO_PKG_NAME")));
     headers.insert(HeaderName::from_static("x-langfuse-sdk-version"), HeaderValue::from_static(env!("CARGO_PKG_VERSION")));
-    let environment = section.environment.clone().map(|name| ("langfuse.environment", name));
+    let environment = ("langfuse.environment", section.environment.clone());
     let release = section.release.clone().map(|name| ("langfuse.release", name));
     Ok(Sink {
         name: "langfuse",
@@ -110,7 +112,7 @@ fn langfuse_sink(section: &Langfuse, tokens: watch::Receiver<Vec<Secret>>) -> Re
         client,
         url,
         headers,
-        envelope: Envelope::new(environment.into_iter().chain(release).collect()),
+        envelope: Envelope::new(std::iter::once(environment).chain(release).collect()),
         dialect: Dialect::Langfuse { base_url: section.base_url.clone(), tags: section.tags.clone() },
         content: Content::new(&section.export, tokens),
         export: section.export.clone(),
@@ -151,7 +153,7 @@ fn otlp_sink(section: &Otlp, tokens: watch::Receiver<Vec<Secret>>) -> Result<Sin
     })
 }
 
-/// The name of a cursor. No secret can be read from it.
+/// The name of a cursor: its kind, of which there is one cursor, and what tells another destination. No secret can be read from it.
 fn key(kind: &str, parts: &[&str]) -> String {
     let hash = Sha256::digest(parts.join("\n"));
     let hash: String = hash[..8].iter().map(|b| format!("{b:02x}")).collect();

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
-use reqwest::{Certificate, Client, Url, redirect};
+use reqwest::{Certificate, Client, Response, Url, redirect};
 
 use crate::config::Export;
 
@@ -63,21 +63,29 @@ pub fn client(url: &str, export: &Export) -> Result<Client, String> {
 /// Sends one batch. With the status of the answer, 0 if there was none.
 pub(super) async fn post(client: &Client, url: &str, headers: &HeaderMap, body: Vec<u8>, reads_partial: bool) -> (u16, Verdict) {
     let sent = client.post(url).headers(headers.clone()).body(body).send().await;
-    let mut response = match sent {
+    let response = match sent {
         Ok(response) => response,
         Err(e) => return (0, unanswered(no_answer(e))),
     };
     let status = response.status().as_u16();
     let wish = retry_after(response.headers());
-    let mut answer = Vec::new();
-    // Read to its end so that the connection can be used again; the status alone decides.
-    while let Ok(Some(chunk)) = response.chunk().await
-        && answer.len() < MAX_ANSWER
-    {
-        answer.extend_from_slice(&chunk);
-    }
+    // Read so that the connection can be used again; the status alone decides.
+    let answer = answer(response).await;
     let rejected = if reads_partial { rejected(&answer) } else { 0 };
     (status, verdict(status, wish, rejected))
+}
+
+/// What it says, as far as anybody reads it.
+pub async fn answer(mut response: Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Ok(Some(chunk)) = response.chunk().await {
+        let room = MAX_ANSWER - body.len();
+        body.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
+        if body.len() == MAX_ANSWER {
+            break;
+        }
+    }
+    body
 }
 
 fn unanswered(why: String) -> Verdict {
@@ -103,10 +111,11 @@ fn verdict(status: u16, wish: Option<Duration>, rejected: u64) -> Verdict {
     match status {
         200..=299 => Verdict::Taken { rejected },
         401 | 403 => misconfigured("look at the keys (or headers) and that they belong to this address's project"),
+        400 | 413 | 422 => Verdict::Refused(status),
         404 | 405 => misconfigured("look at the address; Langfuse must be 3.81 or newer"),
         300..=399 => misconfigured("it redirects, and a redirect is not followed: name the final address"),
         408 | 425 | 429 | 500..=599 => Verdict::Later { why: format!("answers {status}"), wish },
-        _ => Verdict::Refused(status),
+        _ => misconfigured("no server of this kind answers so: look at the address, and at what stands between (a proxy, a login)"),
     }
 }
 
@@ -150,10 +159,12 @@ mod tests {
             (&[200, 202, 207][..], "taken"),
             (&[408, 425, 429, 500, 502, 503, 504], "later"),
             (&[400, 413, 422], "refused"),
-            (&[401, 403, 404, 405, 301, 302, 307, 308], "mend"),
+            (&[401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 415, 418, 421, 426, 431, 451, 499, 300, 301, 302, 307, 308, 600, 999], "mend"),
         ] {
             statuses.iter().for_each(|status| assert_eq!(means(*status), meaning, "{status}"));
         }
+        // Exchanges are set aside for these alone.
+        assert_eq!((100..1_000).filter(|status| means(*status) == "refused").collect::<Vec<u16>>(), [400, 413, 422]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::store::Finished;
 
 const CONVERSATION: &str = "3f1c0d5e-8a4b-4c2d-9e6f-0123456789ab";
 
-fn config(more: &str) -> Config {
+pub(super) fn config(more: &str) -> Config {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("b.toml");
     let text = format!("[langfuse]\npublic_key = \"pk-lf-1\"\nsecret_key = \"sk-lf-1\"\n{more}\n[otlp]\nendpoint = \"http://c\"\n{more}\n");
@@ -27,7 +27,7 @@ fn config(more: &str) -> Config {
     crate::config::load(&crate::config::Flags { config: Some(path), ..Default::default() }, &|_| None).unwrap()
 }
 
-fn finished(outcome: Outcome) -> Finished {
+pub(super) fn finished(outcome: Outcome) -> Finished {
     let from = AgentName::parse("alice").unwrap();
     let id = RequestId::parse("01937000-0000-7000-8000-000000000001").unwrap();
     let asked = Asked {
@@ -51,14 +51,17 @@ fn finished(outcome: Outcome) -> Finished {
 
 /// A whole request, read back, and its one span with the attributes as a plain object.
 fn told(outcome: Outcome, more: &str, langfuse: bool) -> (Value, serde_json::Map<String, Value>) {
+    told_of(&finished(outcome), more, langfuse)
+}
+
+fn told_of(finished: &Finished, more: &str, langfuse: bool) -> (Value, serde_json::Map<String, Value>) {
     let config = config(more);
-    let finished = finished(outcome);
     let tokens = tokio::sync::watch::Sender::new(Vec::new()).subscribe();
     let span = if langfuse {
         let section = config.langfuse.as_ref().unwrap();
-        langfuse::span(&finished, &section.tags, &Content::new(&section.export, tokens))
+        langfuse::span(finished, &section.tags, &Content::new(&section.export, tokens))
     } else {
-        genai::span(&finished, &Content::new(&config.otlp.as_ref().unwrap().export, tokens))
+        genai::span(finished, &Content::new(&config.otlp.as_ref().unwrap().export, tokens))
     };
     let span = span.unwrap().encoded();
     let body = Envelope::new(vec![("langfuse.environment", "production".to_owned())]).around([span.as_slice()].into_iter());
@@ -158,10 +161,43 @@ fn metadata_alone_has_sizes_and_no_text() {
 }
 
 #[test]
-fn a_cut_text_says_so() {
+fn a_cut_text_says_so_and_keeps_its_size() {
     let (_, attributes) = told(Outcome::Answered, "redact = [\"many\"]\nmax_field_bytes = 100", true);
     assert_eq!(attributes["langfuse.observation.metadata.truncated"], false);
     assert!(attributes["langfuse.observation.input"].as_str().unwrap().contains("[redacted]"));
+    for (question, answer) in [(150, 5), (5, 150)] {
+        let mut finished = finished(Outcome::Answered);
+        Arc::make_mut(&mut finished.record.asked).message = "q".repeat(question).into();
+        Arc::make_mut(finished.record.end.as_mut().unwrap()).text = "a".repeat(answer).into();
+        let (_, attributes) = told_of(&finished, "max_field_bytes = 100", true);
+        let text = |key: &str| attributes[key].as_str().unwrap();
+        assert_eq!(attributes["langfuse.observation.metadata.truncated"], true);
+        assert_eq!(text("langfuse.observation.input").matches('q').count(), question.min(100));
+        assert_eq!(text("langfuse.observation.output"), format!(r#"{{"answer":"{}"}}"#, "a".repeat(answer.min(100))));
+        let sizes: [usize; 2] = ["message_bytes", "answer_bytes"].map(|key| text(&format!("langfuse.observation.metadata.{key}")).parse().unwrap());
+        assert_eq!(sizes, [question, answer]);
+        let (_, attributes) = told_of(&finished, "capture = \"full\"\nmax_field_bytes = 100", false);
+        assert_eq!(attributes["hermes_bridge.truncated"], true);
+    }
+}
+
+#[test]
+fn what_is_no_agents_name_is_a_text_like_others() {
+    let named = |to: &str, outcome, more: &str, langfuse| {
+        let mut finished = finished(outcome);
+        Arc::make_mut(&mut finished.record.asked).to = to.into();
+        told_of(&finished, more, langfuse).0.to_string()
+    };
+    for langfuse in [true, false] {
+        for (to, outcome) in [("whatever a model writes", Outcome::TooLarge), ("plain-word", Outcome::UnknownAgent)] {
+            assert!(!named(to, outcome, "capture = \"metadata\"", langfuse).contains(to), "{to}");
+            let hiding = format!("capture = \"full\"\nredact = [\"{to}\"]");
+            let hidden = named(to, outcome, &hiding, langfuse);
+            assert!(!hidden.contains(to) && hidden.contains("[redacted]"), "{hidden}");
+            assert!(named(to, outcome, "capture = \"full\"", langfuse).contains(to));
+        }
+        assert!(named("plain-word", Outcome::Timeout, "capture = \"metadata\"", langfuse).contains("plain-word"));
+    }
 }
 
 #[test]

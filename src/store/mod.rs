@@ -217,7 +217,8 @@ impl Store {
         self.send(Op::Agent { name, agent, after: Box::new(after) }, permit);
     }
 
-    /// Keeps how far a follower of the log has come; it is on disk when `after` hears `Durable`.
+    /// Keeps how far a follower of the log has come; it is on disk when `after` hears `Durable`. A follower called `kind:where`
+    /// takes the place of those of its kind that went elsewhere.
     pub fn put_cursor(&self, permit: Permit, follower: &str, seq: Seq, after: impl FnOnce(Written) + Send + 'static) {
         self.send(Op::Cursor { follower: follower.to_owned(), seq, after: Box::new(after) }, permit);
     }

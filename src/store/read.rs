@@ -35,7 +35,9 @@ pub struct Ends {
     /// Everything up to here was looked at.
     pub upto: Seq,
     /// Ends of exchanges that are not kept any more.
-    pub gone: u64,
+    pub gone: Vec<Seq>,
+    /// Ends that cannot be read, or not with their questions, and why.
+    pub unreadable: Vec<(Seq, String)>,
 }
 
 impl Store {
@@ -129,32 +131,40 @@ impl Store {
     pub fn ends(&self, after: Seq, count: usize, bytes: usize) -> Result<Ends, StoreError> {
         let read = self.read()?;
         let (exchanges, log, threads) = (read.open_table(EXCHANGES)?, read.open_table(LOG)?, read.open_table(THREADS)?);
-        let mut ends = Ends { found: Vec::new(), upto: after, gone: 0 };
+        let mut ends = Ends { found: Vec::new(), upto: after, gone: Vec::new(), unreadable: Vec::new() };
         let mut size = 0;
         for row in log.range(after.0 + 1..)?.take(SCAN) {
             let (seq, stored) = row?;
+            let seq = Seq(seq.value());
             if is_end(stored.value()) {
                 if ends.found.len() >= count || (size >= bytes && !ends.found.is_empty()) {
                     break;
                 }
-                let (id, work) = match decode(stored.value())? {
-                    Fact::Ended { id, work, .. } => (id, work),
-                    other => (other.request().unwrap_or(RequestId::from_u128(0)), Work::default()),
-                };
-                match exchanges.get(id.as_u128())?.map(|p| p.value()) {
-                    Some(positions) => {
-                        let record = load(&log, positions)?;
-                        size += record.asked.message.len() + record.end.as_ref().map_or(0, |end| end.text.len());
-                        let conversation = record.asked.conversation.as_u128();
-                        let turn = threads.range((conversation, 0)..=(conversation, id.as_u128()))?.count() as u64;
-                        ends.found.push(Finished { seq: Seq(seq.value()), record, work, turn });
+                match finished(seq, stored.value(), &exchanges, &log, &threads) {
+                    Ok(Some(end)) => {
+                        size += end.record.asked.message.len() + end.record.end.as_ref().map_or(0, |end| end.text.len());
+                        ends.found.push(end);
                     }
-                    None => ends.gone += 1,
+                    Ok(None) => ends.gone.push(seq),
+                    Err(StoreError::Record(why)) => ends.unreadable.push((seq, why)),
+                    Err(e) => return Err(e),
                 }
             }
-            ends.upto = Seq(seq.value());
+            ends.upto = seq;
         }
         Ok(ends)
+    }
+
+    /// How many ends stand in the `rows` rows after `after`, and up to where that is. Reads no text.
+    pub fn count_ends(&self, after: Seq, rows: usize) -> Result<(u64, Seq), StoreError> {
+        let log = self.read()?.open_table(LOG)?;
+        let (mut count, mut upto) = (0, after);
+        for row in log.range(after.0 + 1..)?.take(rows.min(SCAN)) {
+            let (seq, stored) = row?;
+            count += u64::from(is_end(stored.value()));
+            upto = Seq(seq.value());
+        }
+        Ok((count, upto))
     }
 
     /// How far a follower has come; `None` if it never said.
@@ -251,6 +261,25 @@ fn entry(fact: Fact) -> Option<Event> {
         }
         _ => None,
     }
+}
+
+/// The exchange that this row ends, if it is kept.
+fn finished(
+    seq: Seq,
+    row: &[u8],
+    exchanges: &impl ReadableTable<u128, (u64, u64, u64)>,
+    log: &impl ReadableTable<u64, &'static [u8]>,
+    threads: &impl ReadableTable<(u128, u128), ()>,
+) -> Result<Option<Finished>, StoreError> {
+    let (id, work) = match decode(row)? {
+        Fact::Ended { id, work, .. } => (id, work),
+        other => (other.request().unwrap_or(RequestId::from_u128(0)), Work::default()),
+    };
+    let Some(positions) = exchanges.get(id.as_u128())?.map(|p| p.value()) else { return Ok(None) };
+    let record = load(log, positions)?;
+    let conversation = record.asked.conversation.as_u128();
+    let turn = threads.range((conversation, 0)..=(conversation, id.as_u128()))?.count() as u64;
+    Ok(Some(Finished { seq, record, work, turn }))
 }
 
 fn load(log: &impl ReadableTable<u64, &'static [u8]>, (asked, ended, late): (u64, u64, u64)) -> Result<Record, StoreError> {

@@ -227,8 +227,13 @@ pub(super) fn forget_keys(write: &WriteTransaction, cursor: &(String, String), c
     Ok(last.filter(|here| here != cursor).unwrap_or_default())
 }
 
+/// One cursor a kind, which is what stands before the colon: a follower that goes elsewhere replaces the former.
 pub(super) fn put_cursor(write: &WriteTransaction, follower: &str, seq: Seq) -> Result<(), StoreError> {
-    write.open_table(CURSORS)?.insert(follower, seq.0)?;
+    let mut cursors = write.open_table(CURSORS)?;
+    if let Some((kind, _)) = follower.split_once(':') {
+        cursors.retain_in(format!("{kind}:").as_str()..format!("{kind};").as_str(), |name, _| name == follower)?;
+    }
+    cursors.insert(follower, seq.0)?;
     Ok(())
 }
 

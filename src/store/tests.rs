@@ -250,7 +250,7 @@ fn what_ended_is_read_from_a_position_in_order_and_bounded() {
     let read = |after, count, bytes| {
         let ends = store.ends(Seq(after), count, bytes).unwrap();
         let found: Vec<_> = ends.found.iter().map(|f| (f.seq.0, f.record.asked.id.as_u128(), f.turn)).collect();
-        (found, ends.upto.0, ends.gone)
+        (found, ends.upto.0, ends.gone.len())
     };
     assert_eq!(read(0, 10, 1_000), (vec![(3, 2, 1), (4, 3, 2), (5, 1, 1)], 7, 1));
     assert_eq!(read(0, 2, 1_000), (vec![(3, 2, 1), (4, 3, 2)], 4, 0));
@@ -259,15 +259,42 @@ fn what_ended_is_read_from_a_position_in_order_and_bounded() {
 }
 
 #[test]
-fn a_followers_cursor_survives_a_start() {
+fn an_end_that_cannot_be_read_hides_none_of_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
-    assert_eq!(store.cursor("langfuse").unwrap(), None);
-    let permit = futures_util::FutureExt::now_or_never(store.reserve()).unwrap().unwrap();
-    let (told, done) = sync_channel(1);
-    store.put_cursor(permit, "langfuse", Seq(7), move |written| told.send(written).unwrap());
-    assert_eq!(done.recv().unwrap(), Written::Durable);
+    record(&store, (1..=4).flat_map(|n| [ask(n), end(n, Outcome::Answered)]).collect());
+    let write = store.database().unwrap().begin_write().unwrap();
+    {
+        let mut log = write.open_table(tables::LOG).unwrap();
+        log.insert(4, br#"{"t":"ended", and so on"#.as_slice()).unwrap();
+        log.insert(5, b"no question".as_slice()).unwrap();
+    }
+    write.commit().unwrap();
+    let ends = store.ends(Seq(0), 10, 1_000).unwrap();
+    assert_eq!(ends.found.iter().map(|f| f.seq.0).collect::<Vec<_>>(), [2, 8]);
+    assert_eq!(ends.unreadable.iter().map(|(seq, _)| seq.0).collect::<Vec<_>>(), [4, 6]);
+    assert_eq!((ends.upto.0, ends.gone.len()), (8, 0));
+    assert_eq!(store.count_ends(Seq(0), 5).unwrap(), (2, Seq(5)));
+    assert_eq!(store.count_ends(Seq(5), 5).unwrap(), (2, Seq(8)));
+    assert_eq!(store.count_ends(Seq(8), 5).unwrap(), (0, Seq(8)));
+}
+
+#[test]
+fn a_followers_cursor_survives_a_start_and_replaces_those_of_its_kind() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let put = |name: &str, seq| {
+        let permit = futures_util::FutureExt::now_or_never(store.reserve()).unwrap().unwrap();
+        let (told, done) = sync_channel(1);
+        store.put_cursor(permit, name, Seq(seq), move |written| told.send(written).unwrap());
+        assert_eq!(done.recv().unwrap(), Written::Durable);
+    };
+    assert_eq!(store.cursor("langfuse:a").unwrap(), None);
+    for (name, seq) in [("langfuse:a", 7), ("otlp:a", 8), ("plain", 9), ("langfuse:b", 5), ("langfuse:b", 6)] {
+        put(name, seq);
+    }
     drop(store);
     let store = Store::open(dir.path()).unwrap();
-    assert_eq!(store.cursors().unwrap(), [("langfuse".to_owned(), Seq(7))]);
+    let kept = [("langfuse:b", 6), ("otlp:a", 8), ("plain", 9)].map(|(name, seq)| (name.to_owned(), Seq(seq)));
+    assert_eq!(store.cursors().unwrap(), kept);
 }

@@ -85,33 +85,49 @@ SECTIONS = {
 }
 
 
+@pytest.mark.parametrize("answered", [True, False])
 @pytest.mark.parametrize("sink", SECTIONS)
-def test_a_request_is_what_opentelemetry_defines(start, collector, sink):
+def test_a_request_is_what_opentelemetry_defines(start, collector, sink, answered):
     relay = start(sections=SECTIONS[sink].format(url=collector.url))
-    bot = relay.bot("bob")
-    bot.send(
+    bob, alice = relay.bot("bob"), relay.bot("alice")
+    text = 'é "quoted" \u0000 \U0001f600'
+    bob.send(
         type="call",
         id="1",
         tool="ask_agent",
-        arguments={"to": "bob", "message": 'é "quoted" \u0000 \U0001f600'},
+        # Whoever asks itself is refused.
+        arguments={"to": "alice" if answered else "bob", "message": text},
         _meta={"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
     )
+    if answered:
+        wake = alice.wake()
+        alice.send(type="heartbeat", request_id=wake["request_id"], session_id="s-1")
+        alice.send(type="call", id="1", tool="reply", arguments={"request_id": wake["request_id"], "answer": text[::-1]})
     body = until(lambda: collector.bodies and collector.bodies[0])
     request = parsed(body)
     (resource,) = request.resource_spans
     (scope,) = resource.scope_spans
     (span,) = scope.spans
     assert (len(span.trace_id), len(span.span_id), span.parent_span_id) == (16, 8, b"")
-    assert (span.kind, span.status.code) == (Span.SPAN_KIND_CLIENT, Status.STATUS_CODE_ERROR)
+    assert (span.kind, span.status.code) == (Span.SPAN_KIND_CLIENT, Status.STATUS_CODE_OK if answered else Status.STATUS_CODE_ERROR)
     assert 0 < span.start_time_unix_nano <= span.end_time_unix_nano
     assert span.links[0].trace_id.hex() == "4bf92f3577b34da6a3ce929d0e0e4736"
     names = {a.key for a in resource.resource.attributes}
     assert {"service.name", "service.version"} <= names
     attributes = {a.key: a.value for a in span.attributes}
-    assert attributes["error.type"].string_value == "self_ask"
     assert len(attributes) == len(span.attributes), "an attribute twice"
-    key = "langfuse.observation.input" if sink == "langfuse" else "gen_ai.input.messages"
-    assert 'é \\"quoted\\" \\u0000 \U0001f600' in attributes[key].string_value
+    langfuse = sink == "langfuse"
+    question = attributes["langfuse.observation.input" if langfuse else "gen_ai.input.messages"].string_value
+    assert (json.loads(question)["message"] if langfuse else json.loads(question)[0]["parts"][0]["content"]) == text
+    if answered:
+        answer = json.loads(attributes["langfuse.observation.output" if langfuse else "gen_ai.output.messages"].string_value)
+        assert (answer["answer"] if langfuse else answer[0]["parts"][0]["content"]) == text[::-1]
+        session = attributes["langfuse.observation.metadata.hermes_session_id" if langfuse else "hermes_bridge.hermes_session_id"]
+        assert session.string_value == "s-1"
+        heartbeats = attributes["langfuse.observation.metadata.heartbeats" if langfuse else "hermes_bridge.heartbeats"]
+        assert heartbeats.int_value == 1
+    else:
+        assert attributes["error.type"].string_value == "self_ask"
 
 
 def ask_myself(relay):

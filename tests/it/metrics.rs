@@ -156,9 +156,14 @@ async fn what_is_not_exported_is_counted_by_its_reason_and_what_waits_is_the_bac
     }
     // At least: a bot that loses its connection meanwhile is a fact too.
     reaches(&relay, "export_backlog{sink=\"langfuse\"}", 3.0).await;
+    let tried = "export_requests_total{sink=\"langfuse\",code=\"none\"}";
+    reaches(&relay, tried, 1.0).await;
     let conversation = relay.on_record("waits 0").await["conversation_id"].as_str().unwrap().to_owned();
     assert_eq!(relay.run(&["erase", "--conversation", &conversation, "--yes"]).await.code, 0);
     is(&spans("retention"), 1.0).await;
+    // One may be under way that was read before, the next is not.
+    let before = value(&scrape(&relay).await, tried);
+    reaches(&relay, tried, before + 2.0).await;
     collector.open().await;
     is(&spans("exported"), 3.0).await;
     is("export_backlog{sink=\"langfuse\"}", 0.0).await;

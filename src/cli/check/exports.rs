@@ -83,5 +83,5 @@ async fn json(request: reqwest::RequestBuilder) -> Result<Value, String> {
     if !status.is_success() {
         return Err(format!("it answers {status}"));
     }
-    answer.json().await.map_err(|e| cause(&e))
+    serde_json::from_slice(&outbound::answer(answer).await).map_err(|e| format!("what it says is no JSON: {e}"))
 }

@@ -30,6 +30,10 @@ pub struct Request {
     pub at: Instant,
     pub line: String,
     pub headers: HashMap<String, String>,
+    /// Of the body.
+    pub bytes: usize,
+    /// Attributes of what sent it.
+    pub resource: Vec<Value>,
     pub spans: Vec<Value>,
     pub taken: bool,
 }
@@ -134,7 +138,9 @@ async fn serve(stream: TcpStream, state: Arc<Mutex<State>>) {
             let _ = stream.write_all(format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\n\r\n{said}", said.len()).as_bytes()).await;
             continue;
         }
+        let bytes = body.len();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let resource = body["resourceSpans"][0]["resource"]["attributes"].as_array().cloned().unwrap_or_default();
         let spans = body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().cloned().unwrap_or_default();
         let answer = {
             let mut state = state.lock().unwrap();
@@ -145,7 +151,7 @@ async fn serve(stream: TcpStream, state: Arc<Mutex<State>>) {
                 other => other,
             };
             let taken = matches!(answer, Answer::Take | Answer::TakeSaying(_) | Answer::TakeAndCut);
-            state.requests.push(Request { at: Instant::now(), line, headers, spans, taken });
+            state.requests.push(Request { at: Instant::now(), line, headers, bytes, resource, spans, taken });
             answer
         };
         let (status, more, said) = match answer {
