@@ -1,6 +1,6 @@
 //! `backup`: by the relay that runs, or else by itself. Owns nothing but the waiting.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -11,7 +11,7 @@ use super::{ConfigArgs, Outcome};
 use crate::config::Config;
 use crate::core::ids::Millis;
 use crate::core::outcome::moment;
-use crate::store::Store;
+use crate::store::{self, BackupError, Store};
 use crate::wire::control::{Answer, Command};
 
 const LOOK: Duration = Duration::from_millis(100);
@@ -24,7 +24,7 @@ Examples:
   hermes-bridge backup /mnt/backups/monday
   hermes-bridge restore --verify /mnt/backups/monday
 
-Exit codes: 0 taken and verified, 1 not (nothing is left behind).")]
+Exit codes: 0 taken and verified, 1 not (nothing is left behind in this directory).")]
 pub(crate) struct BackupArgs {
     #[command(flatten)]
     config: ConfigArgs,
@@ -36,14 +36,30 @@ pub(crate) fn run(args: BackupArgs) -> Outcome {
     let config = args.config.load(None).map_err(|e| e.to_string())?;
     // The relay may have been started elsewhere.
     let dir = std::path::absolute(&args.dir).map_err(|e| format!("{}: {e}", args.dir.display()))?;
+    // The relay looks too, but perhaps at another directory of this name: then what is here would be taken for its backup.
+    if store::is_backup(&dir) {
+        return Err(BackupError::Exists(dir).to_string());
+    }
     let said = match ask_running(&config, &Command::Backup { dir: dir.clone() })? {
-        Some(Answer::Done) => wait(&config)?,
+        Some(Answer::Done) => wait(&config).and_then(|said| is_here(&dir).map(|()| said))?,
         Some(Answer::Failed(why)) => return Err(why),
         Some(other) => return Err(format!("the running relay answered {other:?}")),
         None => alone(&config, dir)?,
     };
     println!("{said}");
     Ok(0)
+}
+
+/// A service may have a /tmp of its own, a container all its directories.
+fn is_here(dir: &Path) -> Result<(), String> {
+    if store::is_backup(dir) {
+        return Ok(());
+    }
+    let shown = dir.display();
+    Err(format!(
+        "the relay took the backup, but it is not in {shown} as seen from here: the relay has a file system of its own (systemd's PrivateTmp=, a container) \
+         and wrote it there, or its directory cannot be read by you. Name a directory that both see (of a service: under its StateDirectory, or one of ReadWritePaths=)"
+    ))
 }
 
 /// Watches the work of the running relay to its end.

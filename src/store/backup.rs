@@ -21,6 +21,8 @@ const STORE: &str = "bridge.redb";
 const MANIFEST: &str = "manifest.json";
 const SUMS: &str = "SHA256SUMS";
 const PIECE: usize = 1 << 20;
+/// Synced at once, so that no sync is silent for long.
+const SYNC: usize = 64 << 20;
 
 /// What a backup says of itself.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
@@ -45,7 +47,7 @@ pub struct Manifest {
 pub enum BackupError {
     #[error("{} is there already and not empty: name a directory that does not exist yet", .0.display())]
     Exists(PathBuf),
-    #[error("cannot {what} {}: {source}", path.display())]
+    #[error("cannot {what} {}: {source}{}", path.display(), hint(source))]
     Files { what: &'static str, path: PathBuf, source: io::Error },
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -55,6 +57,15 @@ pub enum BackupError {
     Newer { path: PathBuf, version: String },
     #[error("{} has a store already. Nothing was changed; --force moves it aside and puts the backup in its place", .0.display())]
     Occupied(PathBuf),
+}
+
+fn hint(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "; a service with ProtectSystem= may write only to its StateDirectory= and to what ReadWritePaths= names"
+        }
+        _ => "",
+    }
 }
 
 fn files<'a>(what: &'static str, path: &'a Path) -> impl Fn(io::Error) -> BackupError + 'a {
@@ -123,6 +134,12 @@ impl Manifest {
     }
 }
 
+/// Whether there is a backup in `dir`; whether it is whole is for `verify`.
+#[must_use]
+pub fn is_backup(dir: &Path) -> bool {
+    dir.join(MANIFEST).is_file()
+}
+
 /// Whether `dir` is a whole backup, to the last byte, that this version can put back.
 pub fn verify(dir: &Path, watch: Watch<'_>) -> Result<Manifest, BackupError> {
     let damaged = |why: String| BackupError::Damaged { path: dir.to_owned(), why };
@@ -159,14 +176,12 @@ pub fn restore(dir: &Path, data_dir: &Path, aside: Option<&str>, watch: Watch<'_
         return Err(BackupError::Occupied(data_dir.to_owned()));
     }
     let arriving = data_dir.join(".restoring");
-    let whole = fs::copy(dir.join(STORE), &arriving).and_then(|_| {
-        fs::set_permissions(&arriving, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-        File::open(&arriving)?.sync_all()
-    });
-    whole.map_err(files("write", &arriving))?;
-    if hash(&arriving, manifest.bytes, watch)? != hash(&dir.join(STORE), manifest.bytes, watch)? {
-        return Err(BackupError::Damaged { path: arriving, why: "the copy in the data directory reads differently".to_owned() });
+    let copied = copy_whole(&dir.join(STORE), &arriving, manifest.bytes, watch);
+    if copied.is_err() {
+        // The error is told; half a store is only in the way.
+        let _ = fs::remove_file(&arriving);
     }
+    copied?;
     if let Some(aside) = aside.filter(|_| !there.is_empty()) {
         let aside = data_dir.join(aside);
         make_private(&aside).map_err(files("make", &aside))?;
@@ -221,16 +236,47 @@ fn sums(dir: &Path, watch: Watch<'_>) -> Result<String, BackupError> {
 }
 
 fn hash(path: &Path, of: u64, watch: Watch<'_>) -> Result<String, BackupError> {
+    pieces(path, of, "checksums", watch, |_, _| Ok(()))
+}
+
+/// Copies piece by piece, synced as it goes, so that who waits sees how far it really is; and reads the copy again.
+fn copy_whole(from: &Path, to: &Path, of: u64, watch: Watch<'_>) -> Result<(), BackupError> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(to).map_err(files("write", to))?;
+    let mut unsynced = 0;
+    let read = pieces(from, of, "copying", watch, |piece, last| {
+        file.write_all(piece).map_err(files("write", to))?;
+        unsynced += piece.len();
+        if last || unsynced >= SYNC {
+            unsynced = 0;
+            file.sync_all().map_err(files("sync", to))?;
+        }
+        Ok(())
+    })?;
+    if hash(to, of, watch)? != read {
+        return Err(BackupError::Damaged { path: to.to_owned(), why: "the copy in the data directory reads differently".to_owned() });
+    }
+    Ok(())
+}
+
+/// Hands on a file piece by piece, an empty one at the end, and digests it.
+fn pieces(
+    path: &Path,
+    of: u64,
+    stage: &'static str,
+    watch: Watch<'_>,
+    mut each: impl FnMut(&[u8], bool) -> Result<(), BackupError>,
+) -> Result<String, BackupError> {
     let mut file = File::open(path).map_err(files("open", path))?;
     let (mut digest, mut piece, mut done) = (Sha256::new(), vec![0; PIECE], 0);
     loop {
         let n = file.read(&mut piece).map_err(files("read", path))?;
+        each(&piece[..n], n == 0)?;
         if n == 0 {
             return Ok(digest.finalize().iter().map(|b| format!("{b:02x}")).collect());
         }
         digest.update(&piece[..n]);
         done += n as u64;
-        if !watch("checksums", done, of) {
+        if !watch(stage, done, of) {
             return Err(StoreError::Interrupted.into());
         }
     }

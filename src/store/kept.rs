@@ -172,6 +172,29 @@ fn a_backup_that_was_stopped_leaves_nothing_behind() {
 }
 
 #[test]
+fn putting_one_back_says_how_far_it_is_and_leaves_nothing_half_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let (kept, data) = (dir.path().join("kept"), dir.path().join("put back"));
+    let store = Store::open(&dir.path().join("data")).unwrap();
+    for n in 1..=40 {
+        record(&store, vec![Fact::Asked(Arc::new(super::tests::asked(n, n, &"long ".repeat(20_000))))]);
+    }
+    let made = store.backup(&kept, TAKEN, &mut go_on).unwrap();
+    assert!(made.bytes > 3 << 20, "{}", made.bytes);
+    let mut said = Vec::new();
+    restore(&kept, &data, None, &mut |stage, done, of| {
+        said.extend((stage == "copying").then_some((done, of)));
+        true
+    })
+    .unwrap();
+    assert!(said.len() >= 4 && said.is_sorted() && said.last() == Some(&(made.bytes, made.bytes)), "{said:?}");
+    let other = dir.path().join("other");
+    let stopped = restore(&kept, &other, None, &mut |stage, done, _| stage != "copying" || done < 2 << 20);
+    assert!(matches!(stopped, Err(BackupError::Store(StoreError::Interrupted))));
+    assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
+}
+
+#[test]
 fn a_backup_of_a_newer_version_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let kept = dir.path().join("kept");

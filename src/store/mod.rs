@@ -42,7 +42,7 @@ use crate::core::effect::Fact;
 use crate::core::ids::{AgentName, Seq};
 use crate::metrics::Metrics;
 
-pub use backup::{BackupError, Manifest, restore, verify};
+pub use backup::{BackupError, Manifest, is_backup, restore, verify};
 pub use copy::{Contents, Watch};
 pub use disk::examine;
 pub use erase::{Doomed, Old};

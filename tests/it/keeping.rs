@@ -2,6 +2,7 @@
 //! command is the real program's.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -77,6 +78,39 @@ async fn a_backup_of_a_busy_relay_is_put_back_elsewhere_as_of_one_moment() {
     relay.stop().await;
 }
 
+/// The relay of a service with a /tmp of its own, as far as a command sees it: it says that it is done, and nothing is there.
+fn a_relay_that_sees_other_files(data_dir: &Path) {
+    fs::create_dir(data_dir).unwrap();
+    let listener = std::os::unix::net::UnixListener::bind(data_dir.join("control.sock")).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            let command: Value = serde_json::from_str(&line).unwrap();
+            let answer = match text(&command, "command") {
+                "backup" => json!("done"),
+                "progress" => json!({"progress": {"stage": "", "done": 1, "of": 1, "outcome": {"Ok": "taken"}}}),
+                other => panic!("{other}"),
+            };
+            writeln!(stream, "{answer}").unwrap();
+        }
+    });
+}
+
+#[tokio::test]
+async fn a_backup_that_the_relay_took_where_nobody_else_sees_it_is_no_success() {
+    let relay = Relay::prepare("", &["alice"]);
+    a_relay_that_sees_other_files(&relay.path("data"));
+    let ran = relay.run(&["backup", "kept"]).await;
+    assert!(ran.code == 1 && ran.out.is_empty() && ran.err.contains("PrivateTmp") && ran.err.contains("ReadWritePaths"), "{ran:?}");
+    // One of another day under the same name is not taken for it.
+    fs::create_dir(relay.path("kept")).unwrap();
+    fs::write(relay.path("kept/manifest.json"), "{}").unwrap();
+    let ran = relay.run(&["backup", "kept"]).await;
+    assert!(ran.code == 1 && ran.err.contains("not empty"), "{ran:?}");
+}
+
 #[tokio::test]
 async fn what_is_no_whole_backup_is_refused_and_nothing_is_overwritten() {
     let mut relay = Relay::start("", &["alice", "bob"]).await;
@@ -132,6 +166,26 @@ async fn backups_by_the_clock_are_named_by_their_moment_and_only_the_newest_are_
     let whole = relay.run(&["restore", "--verify", newest.to_str().unwrap()]).await;
     // The clock may have removed it meanwhile, on a very slow machine.
     assert!(whole.code == 0 || !newest.exists(), "{whole:?}");
+}
+
+#[tokio::test]
+async fn what_a_killed_relay_left_of_a_backup_is_removed_before_the_next() {
+    let mut relay = Relay::prepare("[backup]\nevery = \"1h\"\ndir = \"kept\"", &["alice", "bob"]);
+    for name in [".backup-2026-11-30T17-25-54Z.partial", ".monday.partial"] {
+        fs::create_dir_all(relay.path("kept").join(name)).unwrap();
+        fs::write(relay.path("kept").join(name).join("bridge.redb"), "half").unwrap();
+    }
+    // Of a clock that was wrong: it is no reason to wait.
+    fs::create_dir(relay.path("kept/backup-2099-01-01T00-00-00Z")).unwrap();
+    relay.up().await;
+    let names = || {
+        let mut names: Vec<String> = fs::read_dir(relay.path("kept")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    until("a backup", async || names().iter().any(|n| n.starts_with("backup-") && !n.contains("2099")).then_some(())).await;
+    assert_eq!(names()[0], ".monday.partial", "what is not of the clock is not touched");
+    assert_eq!(names().len(), 3, "{:?}", names());
 }
 
 #[tokio::test]

@@ -119,7 +119,7 @@ fn backups(findings: &mut Findings, config: &Config) {
     };
     let shown = plan.dir.display();
     let retry = "look at the relay's log for the reason; it tries again every ten minutes";
-    match taken(&plan.dir) {
+    match taken(&plan.dir, now()) {
         Err(e) => {
             findings.bad("backup", format!("backups in {shown}: {e}"), "make the directory readable for the relay's user, or name another with dir")
         }
