@@ -11,7 +11,7 @@ use super::{ConfigError, Env, TokenHash};
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Scrape {
-    /// A listener of its own, which asks for the token only if there is one.
+    /// A listener of its own, which asks for the token if there is one; there is, unless it is a loopback address.
     pub listen: Option<SocketAddr>,
     /// Good beside the owner's.
     pub token: Option<TokenHash>,
@@ -31,5 +31,11 @@ pub(super) fn check(source: &Source<'_>, raw: &RawMetrics, env: Env<'_>) -> Resu
         return Err(source.at(token.span(), "token", "[hidden]", "token_env is given too; one of them is enough"));
     }
     let token = credential(source, [&raw.token, &raw.token_env, &None], 1, env)?;
+    if let (Some(given), Some(at), None) = (&raw.listen, listen, &token)
+        && !at.ip().is_loopback()
+    {
+        let why = "beyond this machine metrics need a token: set token (or token_env) in [metrics], or listen on 127.0.0.1";
+        return Err(source.value(given, "listen", why));
+    }
     Ok(Scrape { listen, token })
 }

@@ -125,6 +125,18 @@ fn every_key_stands_in_the_reference() {
 }
 
 #[test]
+fn metrics_beyond_this_machine_need_a_token() {
+    for listen in ["0.0.0.0:9464", ":9464", "192.0.2.1:9464", "[::]:9464"] {
+        let error = parse(&format!("[metrics]\nlisten = \"{listen}\"\n")).unwrap_err();
+        assert!(error.contains("line 2, column 10: listen = ") && error.contains(listen) && error.contains("token_env"), "{error}");
+        assert!(parse(&format!("[metrics]\nlisten = \"{listen}\"\ntoken = \"read-me-0123\"\n")).is_ok());
+    }
+    for listen in ["127.0.0.1:9464", "[::1]:9464", "localhost:9464"] {
+        assert!(parse(&format!("[metrics]\nlisten = \"{listen}\"\n")).is_ok(), "{listen}");
+    }
+}
+
+#[test]
 fn an_unknown_key_is_refused_with_its_place() {
     let error = parse("\n\nask_timeout = 5\n").unwrap_err();
     assert!(error.contains("line 3, column 1") && error.contains("ask_timeout"), "{error}");

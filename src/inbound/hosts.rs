@@ -42,8 +42,9 @@ fn shown(text: &str) -> String {
 }
 
 fn allowed(config: &Config, host: &str) -> bool {
-    // No name leads to an address that is written out, so the one that is listened on is as good as loopback.
-    let is_own = |ip: std::net::IpAddr| ip.is_loopback() || (ip == config.listen.ip() && !ip.is_unspecified());
+    // No name leads to an address that is written out, so those that are listened on are as good as loopback.
+    let listens = |ip| [Some(config.listen), config.scrape.listen].into_iter().flatten().any(|at| at.ip() == ip);
+    let is_own = |ip: std::net::IpAddr| ip.is_loopback() || (listens(ip) && !ip.is_unspecified());
     let own = host == "localhost" || host.parse().is_ok_and(is_own);
     let listed = || config.allowed_hosts.iter().any(|h| h == "*" || host_only(h).eq_ignore_ascii_case(host));
     let public =

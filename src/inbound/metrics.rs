@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::auth::NoEntry;
 use super::peer::Peer;
 use super::throttle::Throttle;
-use super::{Body, auth};
+use super::{Body, auth, hosts};
 use crate::config::TokenHash;
 use crate::engine::{Engine, Visitor};
 use crate::metrics;
@@ -52,7 +52,15 @@ fn is_its_own(engine: &Engine, token: &str) -> bool {
 }
 
 /// On the listener of its own, where nobody is asked for a token unless there is one.
-fn answer_alone(engine: &Engine, tries: &Throttle, peer: Peer, method: &Method, headers: &HeaderMap) -> Response<Body> {
+fn answer_alone(engine: &Engine, tries: &Throttle, peer: Peer, request: &Request<Incoming>) -> Response<Body> {
+    let (method, headers) = (request.method(), request.headers());
+    if let Some((rule, why)) = hosts::check(&engine.config(), request.uri(), headers) {
+        super::refused(engine, rule, "", peer.address, &why);
+        return super::error(StatusCode::FORBIDDEN, &why);
+    }
+    if request.uri().path() != "/metrics" {
+        return super::error(StatusCode::NOT_FOUND, "only /metrics is at this address");
+    }
     if engine.config().scrape.token.is_none() {
         return text(engine, method);
     }
@@ -107,10 +115,7 @@ pub async fn serve(listener: &TcpListener, engine: Arc<Engine>, stop: Cancellati
 
 async fn connection(tcp: TcpStream, engine: Arc<Engine>, tries: Arc<Throttle>, peer: Peer) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let response = match request.uri().path() {
-            "/metrics" => answer_alone(&engine, &tries, peer, request.method(), request.headers()),
-            _ => super::error(StatusCode::NOT_FOUND, "only /metrics is at this address"),
-        };
+        let response = answer_alone(&engine, &tries, peer, &request);
         async move { Ok::<_, Infallible>(response) }
     });
     let served =

@@ -1,5 +1,4 @@
-//! What is counted: each metric is moved by what it counts, on the real program, and read as Prometheus reads it. And the
-//! log: one line an exchange, with ids and sizes, never a text.
+//! What is counted: each metric is moved by what it counts, on the real program, and read as Prometheus reads it.
 
 use serde_json::{Value, json};
 
@@ -7,24 +6,28 @@ use crate::rig::{Answer, Bot, Collector, OWNER, Relay, Worker, http, text, token
 
 const SCRAPED: &str = "[metrics]\nlisten = \"127.0.0.1:0\"\n";
 
+/// Where the listener of its own is.
+fn listener(relay: &Relay) -> String {
+    let said = relay.said();
+    said.lines().find_map(|l| l.strip_prefix("metrics at ")).unwrap_or_else(|| panic!("no metrics: {said}")).to_owned()
+}
+
 /// Reads like Prometheus does, from the listener of its own.
 async fn scrape(relay: &Relay) -> String {
-    let said = relay.said();
-    let at = said.lines().find_map(|l| l.strip_prefix("metrics at ")).unwrap_or_else(|| panic!("no metrics: {said}"));
-    let response = http().get(at).send().await.unwrap();
+    let response = http().get(listener(relay)).send().await.unwrap();
     assert_eq!(response.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
     response.text().await.unwrap()
 }
 
-/// The value of one series, 0 if it is not there.
-fn value(metrics: &str, series: &str) -> f64 {
+/// The value of one series, if it is there.
+fn value(metrics: &str, series: &str) -> Option<f64> {
     let line = metrics.lines().find_map(|l| l.strip_prefix("hermes_bridge_")?.strip_prefix(series)?.strip_prefix(' '));
-    line.map_or(0.0, |v| v.parse().unwrap())
+    line.map(|v| v.parse().unwrap())
 }
 
 async fn reaches(relay: &Relay, series: &str, wanted: f64) {
     let what = format!("{series} reaches {wanted}");
-    until(&what, async || (value(&scrape(relay).await, series) >= wanted).then_some(())).await;
+    until(&what, async || value(&scrape(relay).await, series).filter(|v| *v >= wanted)).await;
 }
 
 #[tokio::test]
@@ -36,6 +39,9 @@ async fn every_metric_is_moved_by_what_it_counts() {
     let alice = relay.caller("alice");
     let asking = alice.asking(json!({"to": "bob", "message": "one"}));
     let wake = bob.wake().await;
+    let metrics = scrape(&relay).await;
+    let online = |agent: &str| value(&metrics, &format!("agent_online{{agent=\"{agent}\"}}"));
+    assert_eq!((online("bob"), online("carol"), online("nobody")), (Some(1.0), Some(0.0), None));
     bob.heartbeat(text(&wake, "request_id")).await;
     bob.answer(&wake, "first").await;
     assert_eq!(asking.await.unwrap()["ok"], true);
@@ -88,7 +94,7 @@ async fn every_metric_is_moved_by_what_it_counts() {
         ("export_spans_total{sink=\"langfuse\",outcome=\"rejected\"}", 0.0),
         ("export_requests_total{sink=\"langfuse\",code=\"503\"}", 1.0),
     ] {
-        assert!((value(&metrics, series) - wanted).abs() < 0.001, "{series} is {}\n{metrics}", value(&metrics, series));
+        assert_eq!(value(&metrics, series), Some(wanted), "{series}\n{metrics}");
     }
     for series in [
         "store_commit_seconds_count",
@@ -97,13 +103,13 @@ async fn every_metric_is_moved_by_what_it_counts() {
         "export_requests_total{sink=\"langfuse\",code=\"200\"}",
         "export_last_success_timestamp_seconds{sink=\"langfuse\"}",
     ] {
-        assert!(value(&metrics, series) > 0.0, "{series}\n{metrics}");
+        assert!(value(&metrics, series) > Some(0.0), "{series}\n{metrics}");
     }
     for name in ["process_resident_memory_bytes", "process_cpu_seconds_total", "process_open_fds", "process_start_time_seconds"] {
         assert!(metrics.lines().any(|l| l.strip_prefix(name).is_some_and(|v| v.trim().parse::<f64>().is_ok_and(|v| v > 0.0))), "{name}");
     }
     reaches(&relay, "export_backlog{sink=\"langfuse\"}", 0.0).await;
-    until("the index has caught up", async || (value(&scrape(&relay).await, "search_index_lag") < 1.0).then_some(())).await;
+    until("the index has caught up", async || value(&scrape(&relay).await, "search_index_lag").filter(|lag| *lag < 1.0)).await;
     is_well_formed(&metrics);
     assert!(!metrics.contains("nobody at all"), "{metrics}");
     the_dashboard_shows_what_there_is(&metrics);
@@ -139,7 +145,7 @@ async fn what_is_not_exported_is_counted_by_its_reason_and_what_waits_is_the_bac
     let alice = relay.caller("alice");
     let is = async |series: &str, wanted: f64| {
         let what = format!("{series} is {wanted}");
-        until(&what, async || ((value(&scrape(&relay).await, series) - wanted).abs() < 0.001).then_some(())).await;
+        until(&what, async || (value(&scrape(&relay).await, series) == Some(wanted)).then_some(())).await;
     };
     let spans = |outcome: &str| format!("export_spans_total{{sink=\"langfuse\",outcome=\"{outcome}\"}}");
     assert_eq!(alice.ask("bob", "answered: left out by the sample").await["ok"], true);
@@ -162,7 +168,7 @@ async fn what_is_not_exported_is_counted_by_its_reason_and_what_waits_is_the_bac
     assert_eq!(relay.run(&["erase", "--conversation", &conversation, "--yes"]).await.code, 0);
     is(&spans("retention"), 1.0).await;
     // One may be under way that was read before, the next is not.
-    let before = value(&scrape(&relay).await, tried);
+    let before = value(&scrape(&relay).await, tried).unwrap();
     reaches(&relay, tried, before + 2.0).await;
     collector.open().await;
     is(&spans("exported"), 3.0).await;
@@ -181,7 +187,7 @@ async fn spans_that_a_collector_takes_only_in_part_are_counted_as_rejected() {
     reaches(&relay, "export_spans_total{sink=\"otlp\",outcome=\"rejected\"}", 1.0).await;
     relay.caller("alice").ask("alice", "two").await;
     reaches(&relay, "export_spans_total{sink=\"otlp\",outcome=\"exported\"}", 1.0).await;
-    assert!((value(&scrape(&relay).await, "export_spans_total{sink=\"otlp\",outcome=\"rejected\"}") - 1.0).abs() < 0.001);
+    assert_eq!(value(&scrape(&relay).await, "export_spans_total{sink=\"otlp\",outcome=\"rejected\"}"), Some(1.0));
 }
 
 /// Each series has its family's help and type before it, once.
@@ -208,30 +214,32 @@ async fn metrics_are_for_the_owner_and_for_their_own_token() {
     assert_eq!(get(OWNER).await.status(), 200);
     let open = get("read-me-0123").await;
     assert_eq!(open.status(), 200);
-    assert!((value(&open.text().await.unwrap(), "auth_failures_total{endpoint=\"metrics\"}") - 2.0).abs() < 0.001);
+    assert_eq!(value(&open.text().await.unwrap(), "auth_failures_total{endpoint=\"metrics\"}"), Some(2.0));
 }
 
 #[tokio::test]
-async fn the_log_has_one_line_an_exchange_with_ids_and_sizes_and_no_text() {
-    let relay = Relay::start("log_format = \"json\"", &["alice", "bob"]).await;
-    let mut bob = relay.bot("bob").await;
-    let asking = relay.caller("alice").asking(json!({"to": "bob", "message": "a secret question"}));
-    let wake = bob.wake().await;
-    bob.answer(&wake, "a secret answer").await;
-    asking.await.unwrap();
-    let ended = |line: &str| serde_json::from_str::<Value>(line).ok().filter(|l| l["message"] == "exchange ended");
-    let lines = until("the line is there", async || {
-        let lines: Vec<Value> = relay.said().lines().filter_map(ended).collect();
-        (!lines.is_empty()).then_some(lines)
-    })
-    .await;
-    assert_eq!(lines.len(), 1, "{lines:?}");
-    let line = &lines[0];
-    assert_eq!((&line["level"], &line["from"], &line["to"], &line["status"]), (&json!("INFO"), &json!("alice"), &json!("bob"), &json!("ok")));
-    assert_eq!((&line["conversation_id"], &line["request_id"]), (&wake["conversation_id"], &wake["request_id"]));
-    assert_eq!((&line["message_bytes"], &line["answer_bytes"]), (&json!(17), &json!(15)));
-    assert!(line["duration_ms"].is_u64());
-    // Without a trace of the caller's, the wake carries the one that log and export name.
-    assert_eq!(wake["traceparent"], format!("00-{}-{}-01", text(line, "trace_id"), text(line, "span_id")));
-    assert!(!relay.said().contains("secret") && !relay.said().contains("tok-"), "{}", relay.said());
+async fn the_listener_of_its_own_asks_for_its_token_and_for_a_host_of_ours() {
+    let relay = Relay::start("[metrics]\nlisten = \"127.0.0.1:0\"\ntoken = \"read-me-0123\"\n", &["alice"]).await;
+    let at = listener(&relay);
+    let get = async |token: &str| http().get(&at).bearer_auth(token).send().await.unwrap().status().as_u16();
+    assert_eq!(http().get(&at).send().await.unwrap().status(), 401);
+    assert_eq!((get("wrong").await, get(OWNER).await, get("read-me-0123").await), (401, 401, 200));
+    let of_host = async |host: &str| {
+        let request = http().get(&at).bearer_auth("read-me-0123").header("host", host);
+        request.send().await.unwrap().status().as_u16()
+    };
+    assert_eq!((of_host("rebound.example:9464").await, of_host("localhost:9464").await), (403, 200));
+    relay.noted("refused_request", "rebound.example").await;
+    let other = http().get(at.replace("/metrics", "/ui")).bearer_auth("read-me-0123").send().await.unwrap();
+    assert_eq!(other.status(), 404);
+    let posted = http().post(&at).bearer_auth("read-me-0123").send().await.unwrap();
+    assert_eq!(posted.status(), 405);
+}
+
+#[tokio::test]
+async fn metrics_for_the_network_without_a_token_are_no_start() {
+    let relay = Relay::prepare("[metrics]\nlisten = \"0.0.0.0:0\"", &["alice"]);
+    let ran = relay.run(&["serve"]).await;
+    assert!(ran.code == 1 && ran.err.contains("bridge.toml, line 3") && ran.err.contains("need a token"), "{ran:?}");
+    assert!(!relay.path("data").exists());
 }
