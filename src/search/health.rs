@@ -14,6 +14,7 @@ use std::time::UNIX_EPOCH;
 use tantivy::Index;
 
 use super::schema::VERSION;
+use crate::core::ids::Seq;
 
 const MARK: &str = "clean";
 
@@ -63,6 +64,19 @@ fn files(index: &Index) -> tantivy::Result<BTreeSet<PathBuf>> {
         }
     }
     Ok(names)
+}
+
+/// Up to where the index under `data_dir` has followed the log, by what its directory says, without opening or changing it; `None`
+/// if there is none of this version.
+pub fn glance(data_dir: &Path) -> Result<Option<Seq>, String> {
+    let path = data_dir.join(format!("index-v{VERSION}"));
+    if !path.exists() {
+        return Ok(None);
+    }
+    let text = fs::read(path.join("meta.json")).map_err(|e| format!("{}: meta.json: {e}", path.display()))?;
+    let meta: serde_json::Value = serde_json::from_slice(&text).map_err(|e| format!("{}: meta.json: {e}", path.display()))?;
+    // Before its first commit it says nothing.
+    Ok(Some(Seq(meta["payload"].as_str().and_then(|p| p.parse().ok()).unwrap_or(0))))
 }
 
 /// Writes the mark. A mark that cannot be written costs the next start a full check and nothing else.

@@ -31,7 +31,7 @@ use std::path::PathBuf;
 
 pub use facets::{Bar, Facets};
 pub use figures::AgentFigures;
-pub use health::Reason;
+pub use health::{Reason, glance};
 pub use index::{Index, Opened, open};
 pub use page::{BadCursor, Cursor, Found, MAX_PAGE, Order, PAGE, PageRequest};
 pub use parse::OPERATORS;

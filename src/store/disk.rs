@@ -93,17 +93,6 @@ fn open_database(path: &Path, faults: Option<&Arc<dyn Faults>>) -> Result<Databa
     }
 }
 
-/// Reads every page of a store that nobody has open, and says whether all have their checksums. Mends nothing.
-pub fn examine(dir: &Path) -> Result<(), StoreError> {
-    let path = dir.join("bridge.redb");
-    let mut database = open_database(&path, None)?;
-    match database.check_integrity() {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(StoreError::Damaged { path, why: "some pages were not as their checksums say".to_owned() }),
-        Err(e) => Err(StoreError::Damaged { path, why: e.to_string() }),
-    }
-}
-
 enum Found {
     Usable(Database),
     Newer(u64),

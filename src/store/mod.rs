@@ -11,8 +11,10 @@ mod copy;
 mod disk;
 mod erase;
 mod journal;
+mod look;
 mod medium;
 mod migrate;
+mod overlay;
 mod read;
 mod record;
 mod rewrite;
@@ -44,11 +46,12 @@ use crate::metrics::Metrics;
 
 pub use backup::{BackupError, Manifest, is_backup, restore, verify};
 pub use copy::{Contents, Watch};
-pub use disk::examine;
 pub use erase::{Doomed, Old};
+pub use look::{Look, look};
 pub use read::{Ends, Finished};
 pub use record::{StoredAgent, StoredDoor, StoredPause, StoredSession, StoredToken, StoredViewer};
 pub use rewrite::{rewrite, rewrite_if_marked};
+pub use tables::FORMAT;
 
 #[cfg(test)]
 pub(crate) use medium::{Access, Faults};

@@ -68,10 +68,7 @@ impl Store {
 
     /// The newest `count` exchanges asked before `before`, newest first.
     pub fn newest(&self, before: Option<RequestId>, count: usize) -> Result<Vec<Record>, StoreError> {
-        let read = self.read()?;
-        let (exchanges, log) = (read.open_table(EXCHANGES)?, read.open_table(LOG)?);
-        let end = before.map_or(u128::MAX, RequestId::as_u128);
-        exchanges.range(..end)?.rev().take(count).map(|row| load(&log, row?.1.value())).collect()
+        newest(&self.read()?, before, count)
     }
 
     /// The exchanges of a conversation, oldest first, after `after`, at most `count`.
@@ -203,13 +200,7 @@ impl Store {
 
     /// When each agent was last seen, and whether it was connected when the relay ended.
     pub fn presence(&self) -> Result<Vec<(AgentName, Millis, bool)>, StoreError> {
-        let mut all = Vec::new();
-        for row in self.read()?.open_table(PRESENCE)?.iter()? {
-            let (name, seen) = row?;
-            let (at, online) = seen.value();
-            all.extend(AgentName::parse(name.value()).map(|name| (name, Millis(at), online)));
-        }
-        Ok(all)
+        presence(&self.read()?)
     }
 
     /// Entries of the security log before a position, newest first.
@@ -241,14 +232,34 @@ impl Store {
     }
 
     pub fn agents(&self) -> Result<Vec<(AgentName, StoredAgent)>, StoreError> {
-        let mut all = Vec::new();
-        for row in self.read()?.open_table(AGENTS)?.iter()? {
-            let (name, bytes) = row?;
-            let agent = serde_json::from_slice(bytes.value()).map_err(|e| StoreError::Record(e.to_string()))?;
-            all.extend(AgentName::parse(name.value()).map(|name| (name, agent)));
-        }
-        Ok(all)
+        agents(&self.read()?)
     }
+}
+
+pub(super) fn newest(read: &ReadTransaction, before: Option<RequestId>, count: usize) -> Result<Vec<Record>, StoreError> {
+    let (exchanges, log) = (read.open_table(EXCHANGES)?, read.open_table(LOG)?);
+    let end = before.map_or(u128::MAX, RequestId::as_u128);
+    exchanges.range(..end)?.rev().take(count).map(|row| load(&log, row?.1.value())).collect()
+}
+
+pub(super) fn presence(read: &ReadTransaction) -> Result<Vec<(AgentName, Millis, bool)>, StoreError> {
+    let mut all = Vec::new();
+    for row in read.open_table(PRESENCE)?.iter()? {
+        let (name, seen) = row?;
+        let (at, online) = seen.value();
+        all.extend(AgentName::parse(name.value()).map(|name| (name, Millis(at), online)));
+    }
+    Ok(all)
+}
+
+pub(super) fn agents(read: &ReadTransaction) -> Result<Vec<(AgentName, StoredAgent)>, StoreError> {
+    let mut all = Vec::new();
+    for row in read.open_table(AGENTS)?.iter()? {
+        let (name, bytes) = row?;
+        let agent = serde_json::from_slice(bytes.value()).map_err(|e| StoreError::Record(e.to_string()))?;
+        all.extend(AgentName::parse(name.value()).map(|name| (name, agent)));
+    }
+    Ok(all)
 }
 
 /// A fact as the security log shows it.

@@ -12,7 +12,7 @@ use crate::core::exchange::keep_holder;
 use crate::core::ids::{AgentName, RequestId, Seq};
 
 /// The number of this layout. A file with a larger one is not touched.
-pub(super) const FORMAT: u64 = 2;
+pub const FORMAT: u64 = 2;
 
 /// Position -> fact (JSON).
 pub(super) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");

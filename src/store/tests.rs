@@ -49,7 +49,7 @@ pub(super) fn record(store: &Store, facts: Vec<Fact>) -> Written {
 }
 
 /// What a kill -9 leaves behind: the files as they are, without a last sync.
-fn crash(store: &Store, from: &Path, to: &Path) {
+pub(super) fn crash(store: &Store, from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for file in ["bridge.redb", "journal"] {
         std::fs::copy(from.join(file), to.join(file)).unwrap();

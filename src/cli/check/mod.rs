@@ -1,6 +1,7 @@
 //! `check`: the doctor. Looks at configuration, port, data directory, index, clock, addresses, time limits, backups and
 //! bots, and says of each finding what to do. Changes nothing of what it looks at.
 
+mod bots;
 mod data;
 mod exports;
 mod network;
@@ -32,7 +33,7 @@ pub(crate) struct CheckArgs {
     json: bool,
 }
 
-#[derive(Serialize, Clone, Copy, PartialEq, Eq)]
+#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "snake_case")]
 enum Level {
     Ok,
@@ -90,11 +91,13 @@ pub(crate) fn run(args: CheckArgs) -> Outcome {
             findings.warn("agents", "no [[agents]] in the configuration", "add some there, or with `hermes-bridge agent add NAME`");
         }
         network::check(&mut findings, config, running.as_ref());
-        data::check(&mut findings, config, running.as_ref(), args.deep);
+        let look = data::check(&mut findings, config, running.as_ref(), args.deep);
         times::check(&mut findings, config);
         exports::check(&mut findings, config);
-        if let Some(running) = &running {
-            bots(&mut findings, running);
+        match (&running, &look) {
+            (Some(running), _) => bots::online(&mut findings, running),
+            (None, Some(look)) => bots::last_seen(&mut findings, config, look),
+            (None, None) => {}
         }
     }
     let wrong = findings.0.iter().filter(|f| f.level == Level::Wrong).count();
@@ -166,26 +169,6 @@ fn running(findings: &mut Findings, config: &Config) -> Option<Running> {
             let (version, listen) = ("another".to_owned(), config.listen.to_string());
             findings.warn(topic, "the running relay is of another version", "restart it to bring it to this version");
             Some(Running { version, listen, agents })
-        }
-    }
-}
-
-fn bots(findings: &mut Findings, running: &Running) {
-    for bot in &running.agents {
-        let seen = match (bot.online, &bot.last_seen) {
-            (true, _) => "online".to_owned(),
-            (false, Some(at)) => format!("offline, last seen {at}"),
-            (false, None) => "never seen".to_owned(),
-        };
-        let adapter = bot.adapter.as_ref().map_or_else(String::new, |a| format!(", adapter {a}"));
-        let what = format!("agent {}: {seen}{adapter} (from {})", bot.name, bot.source);
-        // Adapters carry the version of the relay they were released with; others call themselves what they like.
-        let number = bot.adapter.as_deref().filter(|a| a.split('.').count() == 3 && a.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
-        match number {
-            Some(number) if number != running.version => {
-                findings.warn("agents", what, format!("the relay's adapter is {}: run the install line again on this bot", running.version));
-            }
-            _ => findings.ok("agents", what),
         }
     }
 }
