@@ -84,6 +84,16 @@ fn the_compose_example_trusts_the_one_address_of_its_proxy_and_no_range() {
 }
 
 #[test]
+fn the_program_needs_nothing_but_what_every_debian_has() {
+    let said = Command::new("readelf").args(["--dynamic", "--wide", env!("CARGO_BIN_EXE_hermes-bridge")]).output().unwrap();
+    let said = String::from_utf8_lossy(&said.stdout);
+    let needed: Vec<&str> = said.lines().filter(|l| l.contains("(NEEDED)")).map(|l| l.split(['[', ']']).nth(1).unwrap()).collect();
+    // The libraries of glibc and gcc, which are in debian:bookworm-slim.
+    let there = |name: &&str| ["libc.so.", "libm.so.", "libgcc_s.so.", "ld-linux"].iter().any(|known| name.starts_with(known));
+    assert!(needed.contains(&"libc.so.6") && needed.iter().all(there), "{needed:?}");
+}
+
+#[test]
 fn systemd_finds_no_fault_with_the_unit_of_the_readme() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let unit = readme.split("```ini\n").nth(1).unwrap().split("```").next().unwrap();

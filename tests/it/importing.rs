@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::rig::{Relay, Worker, text, until};
+use crate::rig::{Collector, Relay, Worker, text, token, until};
 
 const CONVERSATION: &str = "0b9d4f0e-6a0e-4c3a-9a63-3b1f0e5a7c11";
 
@@ -110,4 +110,35 @@ async fn the_configuration_of_the_original_becomes_a_bridge_toml_that_starts() {
     fs::write(relay.path("config.yaml"), "agents:\n  - name: a\n\ttoken: t\n").unwrap();
     let wrong = relay.run(&["import", "--out", "other.toml", "config.yaml"]).await;
     assert!(wrong.code == 1 && wrong.err.contains("line 3") && !relay.path("other.toml").exists(), "{wrong:?}");
+}
+
+#[tokio::test]
+async fn tokens_and_keys_from_the_environment_stay_there_and_langfuse_goes_on() {
+    let collector = Collector::start().await;
+    let mut relay = Relay::prepare("", &[]);
+    let yaml = format!(
+        "agents:\n  - name: alice\n    token: \"${{ALICE_TOKEN}}\"\n  - name: bob\n    token: {}\n\
+         langfuse:\n  public_key: pk-lf-1\n  secret_key: ${{SECRET}}\n  base_url: {}\n\
+         db:\n  driver: postgres\n  connection_string: postgres://bridge:pass@db/bridge\n",
+        token("bob"),
+        collector.url()
+    );
+    fs::write(relay.path("config.yaml"), yaml).unwrap();
+    fs::remove_file(relay.path("bridge.toml")).unwrap();
+    let env = [("ALICE_TOKEN", "tok-alice-0123456789"), ("LANGFUSE_SECRET_KEY", "sk-lf-secret")];
+    let lacking = relay.run_with(&["import", "--out", "lacking.toml", "config.yaml"], &[]).await;
+    assert!(lacking.code == 1 && lacking.err.contains("needs a hand") && lacking.err.contains("ALICE_TOKEN"), "{lacking:?}");
+    let done = relay.run_with(&["import", "config.yaml"], &env).await;
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(done.err.contains("set LANGFUSE_SECRET_KEY") && done.err.contains("db is not needed any more"), "{done:?}");
+    let toml = fs::read_to_string(relay.path("bridge.toml")).unwrap();
+    assert!(toml.contains("token_env = \"ALICE_TOKEN\"") && toml.contains("public_key = \"pk-lf-1\""), "{toml}");
+    for left_out in ["secret_key", "SECRET", "postgres", "tok-alice"] {
+        assert!(!toml.contains(left_out) && !done.out.contains(left_out), "{left_out}: {toml} {done:?}");
+    }
+    relay.up_in(&["--listen", "127.0.0.1:0"], &env).await;
+    let _bob = Worker::start(relay.address.clone(), "bob", echo);
+    relay.wait_online("bob", true).await;
+    assert_eq!(relay.caller("alice").ask("bob", "with the token of the environment").await["ok"], true);
+    until("langfuse has it", async || (collector.count() == 1).then_some(())).await;
 }
