@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::http::StatusCode;
 use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
@@ -289,7 +290,8 @@ async fn connect(relay: &Relay) -> Result<Socket, Ended> {
     request.headers_mut().insert(AUTHORIZATION, token);
     match tokio::time::timeout(Duration::from_secs(15), tokio_tungstenite::connect_async(request)).await {
         Ok(Ok((socket, _))) => Ok(socket),
-        Ok(Err(WsError::Http(response))) if response.status().is_client_error() => {
+        // 429 is over soon.
+        Ok(Err(WsError::Http(response))) if response.status().is_client_error() && response.status() != StatusCode::TOO_MANY_REQUESTS => {
             let body: Value = response.body().as_deref().and_then(|b| serde_json::from_slice(b).ok()).unwrap_or_default();
             Err(Ended::Fatal(format!("{} says {}: {}", relay.url, response.status(), body["error"].as_str().unwrap_or("no reason given"))))
         }

@@ -32,6 +32,7 @@ pub(super) struct RawLimits {
     max_connections: Number,
     max_connections_per_agent: Number,
     max_connections_per_address: Number,
+    max_calls_per_agent: Number,
     requests_per_second: Number,
     requests_per_second_per_address: Number,
     searches_per_second: Number,
@@ -44,6 +45,8 @@ pub struct DoorLimits {
     /// Sockets at /bridge/connect.
     pub max_connections_per_agent: usize,
     pub max_connections_per_address: usize,
+    /// Requests to /mcp of one agent that are under way; those of a socket have a bound of their own.
+    pub max_calls_per_agent: usize,
     /// HTTP requests and WebSocket frames of one agent.
     pub requests_per_second: u32,
     pub requests_per_second_per_address: u32,
@@ -97,6 +100,7 @@ pub(super) fn of_doors(source: &Source<'_>, l: &RawLimits) -> Result<DoorLimits,
         max_connections: usize_of(source.number(&l.max_connections, "max_connections", 1..=1_000_000, 20_000)?),
         max_connections_per_agent: usize_of(count(&l.max_connections_per_agent, "max_connections_per_agent", 64)?),
         max_connections_per_address: usize_of(count(&l.max_connections_per_address, "max_connections_per_address", 10_000)?),
+        max_calls_per_agent: usize_of(count(&l.max_calls_per_agent, "max_calls_per_agent", 1_024)?),
         requests_per_second: u32_of(requests),
         requests_per_second_per_address: u32_of(count(
             &l.requests_per_second_per_address,

@@ -49,6 +49,7 @@ impl Config {
                 max_connections,
                 max_connections_per_agent,
                 max_connections_per_address,
+                max_calls_per_agent,
                 requests_per_second,
                 requests_per_second_per_address,
                 searches_per_second,

@@ -85,6 +85,7 @@ fn every_key_stands_in_the_reference() {
         "silent_rest_ms",
         "max_connections_per_agent",
         "max_connections_per_address",
+        "max_calls_per_agent",
         "requests_per_second",
         "requests_per_second_per_address",
         "searches_per_second",

@@ -1,13 +1,17 @@
-//! Agents coming into being and going: minting, `agent add`, `rotate`, `revoke`, and a changed configuration. Sockets of
-//! agents that stay are not touched; those of a revoked agent are closed at once.
+//! Agents coming into being and going: minting, `agent add`, `rotate`, `revoke`, and a changed configuration. What
+//! was opened with a token that stays good is not touched; what another opened is closed at once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::Engine;
 use super::directory::with_token;
+use super::{Engine, Pass};
 use crate::config::{Config, Secret};
 use crate::core::ids::AgentName;
 use crate::store::{StoreError, StoredAgent, Written};
+
+/// For a token that is good without an end. A timer takes no longer time.
+const NO_END: Duration = Duration::from_secs(365 * 86_400);
 
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
@@ -79,27 +83,28 @@ impl Engine {
         if listed.ok_or_else(|| AgentError::Unknown(name.clone()))?.configured {
             return Err(AgentError::Configured(name));
         }
-        self.put(name.clone(), None).await?;
-        self.reload_agents(None).await?;
-        for (connection, owner, _) in self.relay().links() {
-            if owner == name {
-                self.links.hang_up(connection);
-            }
-        }
-        Ok(())
+        self.put(name, None).await?;
+        Ok(self.reload_agents(None).await?)
     }
 
     /// Takes over what can be taken over of a newly read configuration.
     pub async fn reconfigure(self: &Arc<Self>, new: Config) -> Result<Reloaded, AgentError> {
         let (config, waiting) = self.config().taking_over(new);
         self.reload_agents(Some(config)).await?;
-        let names = self.directory.names();
-        for (connection, owner, _) in self.relay().links() {
-            if !names.contains(&owner) {
-                self.links.hang_up(connection);
+        Ok(Reloaded { minted: self.mint_missing().await?, waiting })
+    }
+
+    /// Resolves when what this pass opened is to be closed: its token was taken back, changed, or its time is over.
+    pub fn revoked(self: &Arc<Self>, pass: Pass) -> impl Future<Output = ()> + Send + use<> {
+        let engine = self.clone();
+        async move {
+            let mut changes = engine.directory.changes();
+            while let Ok(until) = engine.directory.is_good(&pass, engine.now()) {
+                let over = until.map_or(NO_END, |until| Duration::from_millis(until.since(engine.now())));
+                // Too early does no harm; a change while this looks is heard of at once.
+                let _ = tokio::time::timeout(over, changes.changed()).await;
             }
         }
-        Ok(Reloaded { minted: self.mint_missing().await?, waiting })
     }
 
     #[must_use]

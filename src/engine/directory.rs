@@ -4,6 +4,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use tokio::sync::watch;
+
 use crate::config::{Config, Credential, Secret, TokenHash};
 use crate::core::ids::{AgentName, Millis};
 use crate::store::{StoredAgent, StoredToken};
@@ -13,12 +15,16 @@ pub const ROTATION_GRACE_MS: u64 = 24 * 3_600_000;
 
 #[derive(Default)]
 pub struct Directory {
-    table: RwLock<Arc<Table>>,
+    table: watch::Sender<Arc<Table>>,
     /// Tokens lent to commands of this machine: never stored, gone with the process. At most `MAX_LENT`, oldest out first.
     lent: RwLock<VecDeque<Entry>>,
 }
 
 const MAX_LENT: usize = 256;
+
+/// The token is not good any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Revoked;
 
 #[derive(Default)]
 struct Table {
@@ -30,6 +36,14 @@ struct Entry {
     hash: TokenHash,
     name: AgentName,
     until: Option<Millis>,
+}
+
+/// What a token let in, and by which token: what was opened with one that is not good any more is closed.
+#[derive(Clone, Debug)]
+pub struct Pass {
+    pub name: AgentName,
+    /// `None`: lent to a command of this machine, which goes on when others have borrowed more than `MAX_LENT`.
+    token: Option<TokenHash>,
 }
 
 /// An agent as `agent list` shows it.
@@ -45,14 +59,27 @@ pub struct Listed {
 impl Directory {
     /// Whose token this is. The time it takes depends on the number of tokens, not on how much of one is right.
     #[must_use]
-    pub fn authenticate(&self, token: &str, now: Millis) -> Option<AgentName> {
+    pub fn authenticate(&self, token: &str, now: Millis) -> Option<Pass> {
         let hash = TokenHash::of(token);
-        let good = |e: &&Entry| e.hash == hash && e.until.is_none_or(|until| now < until);
-        let table = self.table();
-        if let Some(found) = table.by_bucket.get(&hash.bucket()).and_then(|entries| entries.iter().find(good)) {
-            return Some(found.name.clone());
+        if let Some(found) = self.table().entry(hash, now) {
+            return Some(Pass { name: found.name.clone(), token: Some(hash) });
         }
-        self.lent.read().unwrap_or_else(PoisonError::into_inner).iter().find(good).map(|e| e.name.clone())
+        let lent = self.lent.read().unwrap_or_else(PoisonError::into_inner);
+        lent.iter().find(|e| e.hash == hash).map(|e| Pass { name: e.name.clone(), token: None })
+    }
+
+    /// Hears of each change of the tokens.
+    pub fn changes(&self) -> watch::Receiver<impl Sized> {
+        self.table.subscribe()
+    }
+
+    /// Whether what this pass opened may go on, and if so until when.
+    pub fn is_good(&self, pass: &Pass, now: Millis) -> Result<Option<Millis>, Revoked> {
+        let table = self.table();
+        match pass.token {
+            Some(hash) => table.entry(hash, now).filter(|e| e.name == pass.name).map(|e| e.until).ok_or(Revoked),
+            None => table.agents.iter().any(|a| a.name == pass.name).then_some(None).ok_or(Revoked),
+        }
     }
 
     /// Lets this token stand for that agent while the process lives.
@@ -65,7 +92,7 @@ impl Directory {
     }
 
     fn table(&self) -> Arc<Table> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.table.borrow().clone()
     }
 
     #[must_use]
@@ -98,11 +125,15 @@ impl Directory {
             }
         }
         self.lent.write().unwrap_or_else(PoisonError::into_inner).retain(|e| table.agents.iter().any(|l| l.name == e.name));
-        *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+        self.table.send_replace(Arc::new(table));
     }
 }
 
 impl Table {
+    fn entry(&self, hash: TokenHash, now: Millis) -> Option<&Entry> {
+        self.by_bucket.get(&hash.bucket())?.iter().find(|e| e.hash == hash && e.until.is_none_or(|until| now < until))
+    }
+
     fn put(&mut self, hash: TokenHash, name: &AgentName, until: Option<Millis>) {
         self.by_bucket.entry(hash.bucket()).or_default().push(Entry { hash, name: name.clone(), until });
     }
@@ -125,4 +156,46 @@ pub fn with_token(before: Option<StoredAgent>, token: &Secret, now: Millis, adde
     }
     agent.tokens.push(StoredToken { sha256: token.hash().to_hex(), created: now.0, until: None });
     agent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_before_a_rotation_is_good_for_the_stated_time_to_the_millisecond() {
+        let flags = crate::config::Flags { config: Some("/dev/null".into()), ..Default::default() };
+        let config = crate::config::load(&flags, &|_| None).unwrap();
+        let (old, new) = (Secret::new("old".into()), Secret::new("new".into()));
+        let name = AgentName::parse("a").unwrap();
+        let made = with_token(None, &old, Millis(0), true);
+        let rotated = with_token(Some(made), &new, Millis(1_000), true);
+        let directory = Directory::default();
+        directory.fill(&config, &[(name.clone(), rotated)]);
+        let over = 1_000 + 24 * 3_600_000;
+        let whose = |token: &str, at| directory.authenticate(token, Millis(at)).map(|pass| pass.name);
+        assert_eq!((whose("old", over - 1), whose("old", over)), (Some(name.clone()), None));
+        assert_eq!(whose("new", u64::MAX), Some(name));
+        let pass = directory.authenticate("old", Millis(over - 1)).unwrap();
+        assert_eq!(directory.is_good(&pass, Millis(over - 1)), Ok(Some(Millis(over))));
+        assert_eq!(directory.is_good(&pass, Millis(over)), Err(Revoked));
+    }
+
+    #[test]
+    fn a_lent_token_goes_on_for_what_it_opened_until_its_agent_is_gone() {
+        let flags = crate::config::Flags { config: Some("/dev/null".into()), ..Default::default() };
+        let config = crate::config::load(&flags, &|_| None).unwrap();
+        let name = AgentName::parse("a").unwrap();
+        let made = with_token(None, &Secret::new("t".into()), Millis(0), true);
+        let directory = Directory::default();
+        directory.fill(&config, &[(name.clone(), made)]);
+        let lend = |n: usize| directory.lend(name.clone(), &Secret::new(format!("lent {n}")));
+        lend(0);
+        let pass = directory.authenticate("lent 0", Millis(0)).unwrap();
+        (1..=MAX_LENT).for_each(lend);
+        assert!(directory.authenticate("lent 0", Millis(0)).is_none());
+        assert_eq!(directory.is_good(&pass, Millis(0)), Ok(None));
+        directory.fill(&config, &[]);
+        assert_eq!(directory.is_good(&pass, Millis(0)), Err(Revoked));
+    }
 }

@@ -55,13 +55,6 @@ impl Links {
         }
     }
 
-    /// Closes the socket from our side.
-    pub(super) fn hang_up(&self, id: ConnectionId) {
-        if let Some(link) = self.lock().get(&id) {
-            link.hang_up.cancel();
-        }
-    }
-
     pub(super) fn count(&self) -> usize {
         self.lock().len()
     }

@@ -46,7 +46,7 @@ pub use ask::{AnswerReport, AskReport, AskRequest, Begun, Going};
 pub use backups::{Taken, taken};
 pub use caller::caller;
 pub use connection::Connection;
-pub use directory::{Listed, ROTATION_GRACE_MS};
+pub use directory::{Listed, Pass, ROTATION_GRACE_MS};
 pub use door::{DoorError, Visitor};
 pub use erase::Unwanted;
 pub use feed::{Change, Feed};
@@ -186,7 +186,7 @@ impl Engine {
 
     /// Whose token this is.
     #[must_use]
-    pub fn authenticate(&self, token: &str) -> Option<AgentName> {
+    pub fn authenticate(&self, token: &str) -> Option<Pass> {
         self.directory.authenticate(token, self.now())
     }
 

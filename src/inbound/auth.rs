@@ -8,14 +8,13 @@ use super::peer::Peer;
 use super::throttle::Throttle;
 use super::{Body, gate};
 use crate::config::TokenHash;
-use crate::core::ids::AgentName;
-use crate::engine::{Engine, Kind, Visitor};
+use crate::engine::{Engine, Kind, Pass, Visitor};
 
 /// The longest token worth hashing.
 const MAX_TOKEN: usize = 1_024;
 
 /// The agent whose token this request brings; one that brings none is noted.
-pub(super) fn agent(engine: &Engine, peer: Peer, path: &'static str, headers: &HeaderMap) -> Option<AgentName> {
+pub(super) fn agent(engine: &Engine, peer: Peer, path: &'static str, headers: &HeaderMap) -> Option<Pass> {
     let token = bearer(headers);
     let found = token.and_then(|token| engine.authenticate(token));
     if found.is_none() {

@@ -42,6 +42,8 @@ pub(super) struct Gate {
     pub half_sent_forms: Arc<Shares<IpAddr>>,
     /// Bytes of results that bots have not taken yet.
     untaken: Arc<Shares<AgentName>>,
+    /// Requests to /mcp that are not answered to the end.
+    calls: Arc<Shares<AgentName>>,
 }
 
 impl Gate {
@@ -57,7 +59,14 @@ impl Gate {
 
     /// For the result of a call of this bot.
     pub(super) fn room(&self, name: &AgentName) -> Arc<Untaken> {
-        Untaken::new(self.untaken.share(name.clone()))
+        Untaken::new(self.untaken.share(name.clone()), None)
+    }
+
+    /// The same for a call over HTTP, which waits as long as it likes: so many of one bot at a time.
+    pub(super) fn call(&self, name: &AgentName, limits: &DoorLimits) -> Result<Arc<Untaken>, TooMuch> {
+        let mut call = self.calls.share(name.clone());
+        call.hold(1, limits.max_calls_per_agent, "max_calls_per_agent")?;
+        Ok(Untaken::new(self.untaken.share(name.clone()), Some(call)))
     }
 
     /// A request that searches.
@@ -158,9 +167,9 @@ impl TooMuch {
     }
 
     /// The same for a peer with which no HTTP was spoken yet.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self, status: StatusCode) -> Vec<u8> {
         let body = format!("{{\"error\":\"{}\"}}", self.sentence());
-        let head = "HTTP/1.1 429 Too Many Requests\r\nconnection: close\r\ncontent-type: application/json";
+        let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-type: application/json");
         format!("{head}\r\nretry-after: {}\r\ncontent-length: {}\r\n\r\n{body}", self.seconds(), body.len()).into()
     }
 }

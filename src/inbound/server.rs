@@ -22,10 +22,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::gate::{Gate, Share};
+use super::gate::{Gate, Share, TooMuch};
 use super::peer::Peer;
 use super::{Body, alive, auth, body, error, hosts, mcp, metrics, peer, refused, routes, ui, websocket};
-use crate::engine::{Engine, Kind, caller};
+use crate::config::DoorLimits;
+use crate::engine::{Engine, caller};
 
 /// A connection that says nothing at all for so long is closed.
 const FIRST_BYTE: Duration = Duration::from_secs(10);
@@ -54,17 +55,16 @@ pub async fn serve(listener: TcpListener, engine: Arc<Engine>, stop: Cancellatio
     let graceful = GracefulShutdown::new();
     loop {
         let accepted = tokio::select! {
-            accepted = accept(&listener, &places, &engine) => accepted,
+            accepted = accept(&listener) => accepted,
             () = stop.cancelled() => break,
         };
-        let Some((tcp, from, permit)) = accepted else { continue };
-        let mut share = gate.connections.share(caller(from.ip()));
-        match share.hold(1, engine.config().doors.max_connections_per_address, "max_connections_per_address") {
-            Ok(()) => connection(tcp, from, router.clone(), &graceful, Place { _permit: permit, _share: share }),
+        let Some((tcp, from)) = accepted else { continue };
+        match place(&places, &gate, caller(from.ip()), &engine.config().doors) {
+            Ok(place) => connection(tcp, from, router.clone(), &graceful, place),
             // As much of it as goes at once: who opens so many gets no task to wait with.
-            Err(over) => {
+            Err((status, over)) => {
                 over.note(&engine, "", from.ip());
-                drop(tcp.try_write(&over.bytes()));
+                drop(tcp.try_write(&over.bytes(status)));
             }
         }
     }
@@ -81,14 +81,19 @@ pub async fn serve(listener: TcpListener, engine: Arc<Engine>, stop: Cancellatio
     end_streams.cancel();
 }
 
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>, engine: &Engine) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    if places.available_permits() == 0 {
-        let what = format!("max_connections = {} is reached; who comes now waits until one ends", engine.config().doors.max_connections);
-        engine.audit_counted(Kind::RefusedRequest, "max_connections", "", None, &what);
-    }
-    let place = places.clone().acquire_owned().await.ok()?;
+/// A place for a connection, or which limit has none and the status that says so: of one address, or of the whole relay.
+fn place(places: &Arc<Semaphore>, gate: &Gate, from: IpAddr, doors: &DoorLimits) -> Result<Place, (StatusCode, TooMuch)> {
+    let mut share = gate.connections.share(from);
+    let held = share.hold(1, doors.max_connections_per_address, "max_connections_per_address");
+    held.map_err(|over| (StatusCode::TOO_MANY_REQUESTS, over))?;
+    let full = TooMuch { limit: "max_connections", max: doors.max_connections, retry_in_ms: 5_000 };
+    let permit = places.clone().try_acquire_owned().map_err(|_| (StatusCode::SERVICE_UNAVAILABLE, full))?;
+    Ok(Place { _permit: permit, _share: share })
+}
+
+async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
     match listener.accept().await {
-        Ok((tcp, peer)) => Some((tcp, peer, place)),
+        Ok(accepted) => Some(accepted),
         Err(e) => {
             tracing::warn!(error = %e, "cannot accept connections");
             super::rest_from_accepting().await;
@@ -231,15 +236,15 @@ impl Router {
         match request.uri().path() {
             "/mcp" => match auth::agent(&self.engine, peer, "/mcp", request.headers()) {
                 None => self.stranger("mcp"),
-                Some(caller) => match self.gate.agent(now, &caller, &config.doors) {
-                    Ok(()) => self.mcp.handle(request, caller, peer.address).await,
-                    Err(over) => over.refuse(&self.engine, caller.as_str(), peer.address),
+                Some(pass) => match self.gate.agent(now, &pass.name, &config.doors) {
+                    Ok(()) => self.mcp.handle(request, pass, peer.address).await,
+                    Err(over) => over.refuse(&self.engine, pass.name.as_str(), peer.address),
                 },
             },
             "/bridge/connect" if *request.method() != Method::GET => super::wrong_method("GET"),
             "/bridge/connect" => match auth::agent(&self.engine, peer, "/bridge/connect", request.headers()) {
                 None => self.stranger("connect"),
-                Some(caller) => websocket::upgrade(request, self.engine, self.gate, (caller, peer.address), &self.sockets, place).await,
+                Some(pass) => websocket::upgrade(request, self.engine, self.gate, (pass, peer.address), &self.sockets, place).await,
             },
             "/metrics" => metrics::answer(&self.engine, &self.gate.tries, peer, request.method(), request.headers()),
             _ => self.ordinary(request, peer).await,

@@ -22,19 +22,21 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 
+use super::body::MAX_HALF_SENT;
 use super::gate::Gate;
 use super::metered::Metered;
 use super::server::Place;
 use super::untaken::Untaken;
 use super::{Body, refused, tools};
-use crate::core::ids::AgentName;
-use crate::engine::{Connection, Engine, ToBot as Told};
+use crate::engine::{Connection, Engine, Pass, ToBot as Told};
 use crate::wire::frames::{FromBot, ToBot, parse};
 use crate::wire::results::{self, Report};
 use crate::wire::tools::REPLY;
 
 /// As large as the body of a POST to /mcp.
 const MAX_MESSAGE: usize = 4 << 20;
+const HALF_SENT: &str = "one agent has at most 33554432 bytes half sent";
+const _: () = assert!(MAX_HALF_SENT == 33_554_432);
 /// tungstenite allots 128 KiB a connection unless told otherwise. Bots are idle most of the time, and a long frame is read
 /// in several goes.
 const READ_BUFFER: usize = 1_024;
@@ -57,7 +59,7 @@ pub(super) async fn upgrade(
     mut request: Request<Incoming>,
     engine: Arc<Engine>,
     gate: Arc<Gate>,
-    (caller, address): (AgentName, IpAddr),
+    (pass, address): (Pass, IpAddr),
     tasks: &tokio_util::task::TaskTracker,
     place: Arc<Place>,
 ) -> Response<Body> {
@@ -65,13 +67,13 @@ pub(super) async fn upgrade(
         let message = "this address speaks WebSocket: Connection: Upgrade, Upgrade: websocket, Sec-WebSocket-Version: 13";
         return super::error(StatusCode::BAD_REQUEST, message);
     };
-    let doors = &engine.config().doors;
+    let (doors, caller) = (&engine.config().doors, &pass.name);
     let mut share = gate.sockets.share(caller.clone());
-    let room = gate.agent(engine.now(), &caller, doors);
+    let room = gate.agent(engine.now(), caller, doors);
     if let Err(over) = room.and_then(|()| share.hold(1, doors.max_connections_per_agent, "max_connections_per_agent")) {
         return over.refuse(&engine, caller.as_str(), address);
     }
-    let connection = match engine.connect(&caller).await {
+    let connection = match engine.connect(caller).await {
         Ok(Some(connection)) => connection,
         // Removed since its token was looked at.
         Ok(None) => return super::auth::unauthorized(),
@@ -83,7 +85,7 @@ pub(super) async fn upgrade(
     let upgraded = hyper::upgrade::on(&mut request);
     tasks.spawn(async move {
         match upgraded.await {
-            Ok(io) => serve(io, engine, gate, connection, address).await,
+            Ok(io) => serve(io, engine, gate, connection, (pass, address)).await,
             Err(e) => tracing::debug!(error = %e, "an upgrade did not complete"),
         }
         drop((place, share));
@@ -107,7 +109,7 @@ fn handshake(headers: &HeaderMap) -> Option<HeaderValue> {
     HeaderValue::from_str(&derive_accept_key(headers.get(SEC_WEBSOCKET_KEY)?.as_bytes())).ok()
 }
 
-async fn serve(io: Upgraded, engine: Arc<Engine>, gate: Arc<Gate>, connection: Connection, address: IpAddr) {
+async fn serve(io: Upgraded, engine: Arc<Engine>, gate: Arc<Gate>, connection: Connection, (pass, address): (Pass, IpAddr)) {
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
         .write_buffer_size(0)
@@ -116,7 +118,8 @@ async fn serve(io: Upgraded, engine: Arc<Engine>, gate: Arc<Gate>, connection: C
         .max_frame_size(Some(MAX_MESSAGE));
     let io = Metered::new(TokioIo::new(io), gate.half_sent.share(connection.name.clone()));
     let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
-    Session::new(socket, connection, engine, gate, address).run().await;
+    let revoked = engine.revoked(pass);
+    Session::new(socket, connection, engine, gate, address).run(revoked).await;
 }
 
 async fn close(mut socket: Socket, code: CloseCode, reason: &'static str) {
@@ -161,19 +164,19 @@ impl Session {
         Err(Some((code, why)))
     }
 
-    async fn run(mut self) {
-        let end = self.turn().await;
+    async fn run(mut self, revoked: impl Future<Output = ()>) {
+        let end = self.turn(revoked).await;
         if let Some((code, reason)) = end {
             close(self.socket, code, reason).await;
         }
     }
 
-    async fn turn(&mut self) -> End {
+    async fn turn(&mut self, revoked: impl Future<Output = ()>) -> End {
         let every = self.engine.config().ping_interval;
         let mut pings = tokio::time::interval_at(Instant::now() + every, every);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let hello_by = tokio::time::sleep(HELLO_TIMEOUT);
-        tokio::pin!(hello_by);
+        tokio::pin!(hello_by, revoked);
         let hang_up = self.connection.hang_up.clone();
         loop {
             // In this order: what the bot is told comes before the results of its calls, because it was decided before
@@ -181,6 +184,7 @@ impl Session {
             let going = tokio::select! {
                 biased;
                 () = hang_up.cancelled() => Err(Some((CloseCode::Policy, "closed by the relay"))),
+                () = &mut revoked => Err(Some((CloseCode::Policy, "this token is not valid any more"))),
                 Some(told) = self.connection.queue.recv() => self.tell(told).await,
                 Some(done) = self.calls.join_next() => self.answer(done).await,
                 () = &mut hello_by, if !self.introduced => self.introduce(None).await,
@@ -236,7 +240,7 @@ impl Session {
     fn failed(&self, error: &WsError) -> Result<(), End> {
         if let Some(over) = self.socket.get_ref().over {
             over.note(&self.engine, self.connection.name.as_str(), self.address);
-            return Err(Some((CloseCode::Size, "too many bytes half sent")));
+            return Err(Some((CloseCode::Size, HALF_SENT)));
         }
         match error {
             WsError::Capacity(CapacityError::MessageTooLong { .. }) => self.reject(CloseCode::Size, "a frame has at most 4194304 bytes"),

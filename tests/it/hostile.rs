@@ -210,25 +210,18 @@ async fn a_caller_that_leaves_ends_nothing() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_wait_their_turn() {
+async fn connections_beyond_the_limit_are_told_which_it_is_and_one_that_ends_makes_room() {
     let relay = Relay::start("[limits]\nmax_connections = 3", &["alice"]).await;
     let mut held = Vec::new();
     for _ in 0..3 {
         held.push(relay.bot("alice").await);
     }
-    let mut waiting = TcpStream::connect(relay.host()).await.unwrap();
-    waiting.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
-    held[2].settle().await;
-    let mut byte = [0];
-    assert!(tokio::time::timeout(Duration::from_millis(100), waiting.read(&mut byte)).await.is_err(), "it is served beyond the limit");
-    held.pop().unwrap().say_goodbye().await;
+    let mut refused = TcpStream::connect(relay.host()).await.unwrap();
     let mut answer = String::new();
-    soon("its turn", waiting.read_to_string(&mut answer)).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    // What was refused is written a moment after it.
-    let noted = crate::rig::until("the refusal is on record", async || {
-        let (_, log) = relay.get("/ui/api/security?kind=refused_request").await;
-        log.contains("max_connections = 3 is reached").then_some(())
-    });
-    noted.await;
+    soon("a refusal", refused.read_to_string(&mut answer)).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n") && answer.contains("retry-after: 5\r\n"), "{answer}");
+    assert!(answer.ends_with(r#"{"error":"max_connections = 3 is reached; come back in 5 seconds"}"#), "{answer}");
+    held.pop().unwrap().say_goodbye().await;
+    // Which is read over a connection that finds room.
+    relay.noted("refused_request", "max_connections = 3 is reached").await;
 }

@@ -166,6 +166,25 @@ async fn every_limit_of_the_doors_is_on_record_when_it_refuses() {
 }
 
 #[tokio::test]
+async fn calls_that_wait_over_http_are_so_many_of_one_bot() {
+    let relay = Relay::start("[limits]\nmax_calls_per_agent = 2", &["alice", "bob"]).await;
+    let (mut bob, alice) = (relay.bot("bob").await, relay.caller("alice"));
+    let asking = alice.begin("ask_agent", &json!({"to": "bob", "message": "how long?"})).await;
+    let wake = bob.wake().await;
+    // It joins the first: no limit of the rules counts it.
+    let joined = alice.begin("ask_agent", &json!({"to": "bob", "message": "how long?"})).await;
+    let refused = alice.rpc("list_agents", &json!({})).await.unwrap_err();
+    assert!(refused.starts_with("429") && refused.contains("max_calls_per_agent = 2 is reached"), "{refused}");
+    noted(&relay, "refused_request", "alice", "max_calls_per_agent = 2").await;
+    relay.caller("bob").call("list_agents", json!({})).await;
+    bob.answer(&wake, "so long").await;
+    for waiting in [asking, joined] {
+        assert!(soon("the answer", waiting.text()).await.unwrap().contains("so long"));
+    }
+    until("their places are given back", async || alice.rpc("list_agents", &json!({})).await.ok()).await;
+}
+
+#[tokio::test]
 async fn a_flood_of_refusals_is_a_few_rows_and_says_how_many() {
     let mut relay = Relay::start("", &["alice", "bob"]).await;
     let client = http();

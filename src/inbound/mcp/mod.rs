@@ -28,9 +28,8 @@ use tokio_util::sync::CancellationToken;
 use super::gate::Gate;
 use super::tools::{self, Context};
 use super::{Body, body};
-use crate::core::ids::AgentName;
 use crate::core::trace;
-use crate::engine::Engine;
+use crate::engine::{Engine, Pass};
 use crate::wire;
 
 /// Bodies are read up to here, so that a question that is too long is refused as an outcome and recorded.
@@ -71,16 +70,23 @@ impl Mcp {
         Self { engine, gate, service, keep_alive }
     }
 
-    pub(super) async fn handle(&self, request: Request<Incoming>, caller: AgentName, address: IpAddr) -> Response<Body> {
-        let room = self.gate.room(&caller);
-        let context = Context { caller, address, call_id: None, traceparent: None, room: room.clone() };
+    pub(super) async fn handle(&self, request: Request<Incoming>, pass: Pass, address: IpAddr) -> Response<Body> {
+        let room = match self.gate.call(&pass.name, &self.engine.config().doors) {
+            Ok(room) => room,
+            Err(over) => return over.refuse(&self.engine, pass.name.as_str(), address),
+        };
+        let context = Context { caller: pass.name.clone(), address, call_id: None, traceparent: None, room: room.clone() };
         let asked = (request.method().clone(), request.uri().clone());
-        let response = self.answer(request, context.clone()).await;
+        let response = tokio::select! {
+            response = self.answer(request, context.clone()) => response,
+            () = self.engine.revoked(pass.clone()) => return super::auth::unauthorized(),
+        };
         // With GET every client asks for a stream of news and with DELETE it leaves a session; that there are none is no refusal.
         if response.status() != StatusCode::METHOD_NOT_ALLOWED {
             super::misfit(&self.engine, context.caller.as_str(), address, &asked, &response);
         }
-        response.map(|body| room.held_by(body))
+        let revoked = self.engine.revoked(pass);
+        response.map(|body| room.held_by(body, revoked))
     }
 
     async fn answer(&self, request: Request<Incoming>, context: Context) -> Response<Body> {

@@ -4,7 +4,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::rig::{Bot, Ran, Relay, text, until};
+use crate::rig::{Bot, Ran, Relay, soon, text, token, until};
 
 const NO_TOKENS: &str = "listen = \"127.0.0.1:0\"\n[[agents]]\nname = \"alice\"\n[[agents]]\nname = \"bob\"\n";
 
@@ -151,4 +151,43 @@ async fn whom_an_agent_may_ask_is_read_anew_too() {
     let wake = bob.wake().await;
     bob.answer(&wake, "you may").await;
     assert_eq!(asking.await.unwrap()["answer"], "you may");
+}
+
+/// What had begun with a token that is not good any more ends, and hears nothing of what comes after.
+async fn hears_nothing(waiting: reqwest::Response, secret: &str) {
+    assert_eq!(waiting.status(), 200, "it had begun");
+    // Cut, not ended: an error is as good.
+    let heard = soon("what waits ends", waiting.text()).await.unwrap_or_default();
+    assert!(!heard.contains(secret) && !heard.contains("jsonrpc"), "{heard}");
+}
+
+#[tokio::test]
+async fn calls_that_wait_end_with_the_token_that_began_them() {
+    let relay = Relay::start("", &["alice", "bob"]).await;
+    let mut bob = relay.bot("bob").await;
+    let carol = relay.caller_with(&token_of(&relay.run(&["agent", "add", "carol"]).await));
+    let asking = carol.begin("ask_agent", &json!({"to": "bob", "message": "what is the code?"})).await;
+    let wake = bob.wake().await;
+    let fetching = carol.begin("get_answer", &json!({"request_id": text(&wake, "request_id"), "wait_seconds": 600})).await;
+    assert_eq!(relay.run(&["agent", "revoke", "carol"]).await.code, 0);
+    bob.answer(&wake, "the code is 4711").await;
+    hears_nothing(asking, "4711").await;
+    hears_nothing(fetching, "4711").await;
+}
+
+#[tokio::test]
+async fn a_token_that_is_changed_in_the_file_closes_what_the_old_one_opened_and_nothing_else() {
+    let relay = Relay::start("", &["alice", "bob"]).await;
+    let (mut alice, mut bob) = (relay.bot("alice").await, relay.bot("bob").await);
+    let asking = relay.caller("alice").begin("ask_agent", &json!({"to": "bob", "message": "what is the code?"})).await;
+    let wake = bob.wake().await;
+    let agent = |name: &str, token: &str| format!("[[agents]]\nname = \"{name}\"\ntoken = \"{token}\"\n");
+    relay.write_config(&format!("listen = \"127.0.0.1:0\"\n{}{}", agent("alice", "another-of-alice"), agent("bob", &token("bob"))));
+    relay.signal(Signal::HUP);
+    assert_eq!(alice.closed().await.0, Some(1008));
+    bob.answer(&wake, "the code is 4711").await;
+    hears_nothing(asking, "4711").await;
+    assert!(!is_valid(&relay, &token("alice")).await && is_valid(&relay, "another-of-alice").await);
+    let kept = relay.caller_with("another-of-alice").get_answer(text(&wake, "request_id"), 60).await;
+    assert_eq!(kept["answer"], "the code is 4711", "it is alice's still");
 }

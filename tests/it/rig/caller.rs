@@ -50,9 +50,7 @@ impl Caller {
 
     /// Any body; status and text of the answer, or why there was none.
     pub async fn post(&self, body: impl Into<reqwest::Body>) -> Result<(u16, String), reqwest::Error> {
-        let url = format!("{}/mcp", self.address.lock().unwrap());
-        let request = self.http.post(url).bearer_auth(&self.token).header("accept", "application/json, text/event-stream");
-        let response = request.header("content-type", "application/json").body(body).send().await?;
+        let response = self.request().body(body).send().await?;
         let status = response.status().as_u16();
         Ok((status, response.text().await?))
     }
@@ -93,6 +91,18 @@ impl Caller {
         tokio::spawn(async move { caller.call("ask_agent", arguments).await })
     }
 
+    /// The response to a call as soon as it begins; a result that is waited for comes later, in its body.
+    pub async fn begin(&self, tool: &str, arguments: &Value) -> reqwest::Response {
+        let body = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": tool, "arguments": arguments}});
+        soon(tool, self.request().body(body.to_string()).send()).await.unwrap()
+    }
+
+    fn request(&self) -> reqwest::RequestBuilder {
+        let url = format!("{}/mcp", self.address.lock().unwrap());
+        let request = self.http.post(url).bearer_auth(&self.token).header("accept", "application/json, text/event-stream");
+        request.header("content-type", "application/json")
+    }
+
     /// The stream of an ask, as far as it came before it ended or was cut.
     pub fn streaming(&self, arguments: Value) -> JoinHandle<String> {
         let caller = self.clone();
@@ -102,10 +112,7 @@ impl Caller {
     /// The same, where there may be no relay.
     pub async fn try_streaming(&self, arguments: &Value) -> Result<String, reqwest::Error> {
         let body = json!({"jsonrpc": "2.0", "id": "my own", "method": "tools/call", "params": {"name": "ask_agent", "arguments": arguments}});
-        let url = format!("{}/mcp", self.address.lock().unwrap());
-        let request = self.http.post(url).bearer_auth(&self.token).header("accept", "application/json, text/event-stream");
-        let request = request.header("content-type", "application/json").body(body.to_string());
-        let (mut response, mut stream) = (request.send().await?, Vec::new());
+        let (mut response, mut stream) = (self.request().body(body.to_string()).send().await?, Vec::new());
         while let Ok(Some(chunk)) = response.chunk().await {
             stream.extend_from_slice(&chunk);
         }
