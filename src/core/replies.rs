@@ -114,6 +114,13 @@ impl Relay {
         true
     }
 
+    /// Whether this was asked of this agent, as far as the open and the recent ones tell.
+    #[must_use]
+    pub fn was_asked(&self, name: &AgentName, id: RequestId) -> bool {
+        let recent = || self.recent.get(&id).is_some_and(|past| *past.asked.to == *name.as_str());
+        self.open.get(&id).map_or_else(recent, |open| open.to == *name)
+    }
+
     /// A sign of work, with the session that the bot works in if it says so.
     pub fn heartbeat(&mut self, now: Millis, connection: ConnectionId, id: RequestId, session: Option<Arc<str>>, out: &mut Vec<Effect>) -> bool {
         let heard = self.heard(now, connection, id, out);

@@ -156,6 +156,7 @@ impl Engine {
             Verdict::Refused(refusal) => {
                 self.metrics().ended(&to.to_ascii_lowercase(), refusal.outcome().word(), Duration::ZERO);
                 tracing::debug!(request_id = %id, from = %from, status = refusal.outcome().word(), "refused");
+                self.audit_ask(id, from, &to, &refusal);
                 AskReport::Refused { id, refusal, recorded: durable }
             }
             // What promises to be kept is refused when it cannot be.

@@ -12,7 +12,8 @@ use super::Engine;
 use super::caller::network;
 use crate::core::audit::{Event, Kind};
 use crate::core::effect::Fact;
-use crate::core::ids::{Millis, Seq};
+use crate::core::ids::{AgentName, Millis, RequestId, Seq};
+use crate::core::outcome::Refusal;
 use crate::store::{StoreError, Written};
 
 /// What is alike within this time is one row.
@@ -120,7 +121,18 @@ impl Engine {
     /// rule, caller and address alone, what follows counted by the minute, or by the hour.
     pub fn audit_counted(&self, kind: Kind, rule: &'static str, who: &str, address: Option<IpAddr>, what: &str) {
         let text = address.map(|a| a.to_string()).unwrap_or_default();
-        let event = Event::new(self.now(), kind, who, &text, what);
+        self.count(rule, address, Event::new(self.now(), kind, who, &text, what));
+    }
+
+    /// A line for an ask that was refused by policy or as a loop, counted in the same way. It stands on record as an exchange.
+    pub(super) fn audit_ask(&self, id: RequestId, from: &AgentName, to: &str, refusal: &Refusal) {
+        let outcome = refusal.outcome();
+        let Some(kind) = Kind::of_refusal(outcome) else { return };
+        let event = Event::new(self.now(), kind, from.as_str(), "", &format!("to {to:.64}: {}: {refusal}", outcome.word()));
+        self.count(outcome.word(), None, Event { request: Some(id), ..event });
+    }
+
+    fn count(&self, rule: &'static str, address: Option<IpAddr>, event: Event) {
         if self.audit.refused.lock().unwrap_or_else(PoisonError::into_inner).add(rule, address, event) {
             self.audit.wake.notify_one();
         }
@@ -154,9 +166,12 @@ impl Engine {
             let (kind, request) = (kind.word(), request.map(|r| r.to_string()).unwrap_or_default());
             tracing::info!(kind, %who, %address, %what, times, %request, "security");
         }
+        let facts: Vec<_> = events.into_iter().filter(|e| !e.kind.is_ask()).map(|e| Fact::Audit(Arc::new(e))).collect();
+        if facts.is_empty() {
+            return Ok(());
+        }
         let permit = self.store.reserve().await?;
         let (told, done) = tokio::sync::oneshot::channel();
-        let facts = events.into_iter().map(|e| Fact::Audit(Arc::new(e))).collect();
         self.store.submit(permit, facts, move |written| {
             let _ = told.send(written);
         });

@@ -78,18 +78,18 @@ impl Connection {
         }
     }
 
-    /// The bot has the question.
-    pub async fn received(&self, id: RequestId) -> Result<(), StoreError> {
-        self.report(|relay, now, out| relay.heard(now, self.id, id, out)).await
+    /// The bot has the question. `false`: it is none of its own.
+    pub async fn received(&self, id: RequestId) -> Result<bool, StoreError> {
+        self.report(id, |relay, now, out| relay.heard(now, self.id, id, out)).await
     }
 
-    /// The bot is at work on the question, in this session of its own.
-    pub async fn heartbeat(&self, id: RequestId, session: Option<Arc<str>>) -> Result<(), StoreError> {
+    /// The bot is at work on the question, in this session of its own. `false`: it is none of its own.
+    pub async fn heartbeat(&self, id: RequestId, session: Option<Arc<str>>) -> Result<bool, StoreError> {
         self.engine.metrics().heartbeat(self.name.as_str());
-        self.report(|relay, now, out| relay.heartbeat(now, self.id, id, session, out)).await
+        self.report(id, |relay, now, out| relay.heartbeat(now, self.id, id, session, out)).await
     }
 
-    async fn report(&self, tell: impl FnOnce(&mut Relay, Millis, &mut Vec<Effect>) -> bool) -> Result<(), StoreError> {
+    async fn report(&self, id: RequestId, tell: impl FnOnce(&mut Relay, Millis, &mut Vec<Effect>) -> bool) -> Result<bool, StoreError> {
         let permit = self.engine.store.reserve().await?;
         let mut out = Vec::new();
         let mut relay = self.engine.relay();
@@ -97,7 +97,7 @@ impl Connection {
             self.engine.metrics().extended(self.name.as_str());
         }
         drop(self.engine.carry(permit, out));
-        Ok(())
+        Ok(relay.was_asked(&self.name, id))
     }
 
     /// The bot closed with a goodbye.

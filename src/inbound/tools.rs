@@ -19,6 +19,12 @@ use crate::wire;
 use crate::wire::results::{self, Report};
 use crate::wire::tools::{Call, Misuse, parse};
 
+/// The rule that is broken by who names another's request, or none.
+pub(super) const NO_REQUEST: &str = "no such request";
+
+/// What `reply` says to a bot whose answer it does not take.
+const REFUSED_REPLIES: [&str; 3] = ["already_answered", "empty_answer", "too_large"];
+
 /// Who calls, from where, and what comes with a call beside its arguments.
 #[derive(Clone)]
 pub(super) struct Context {
@@ -68,12 +74,20 @@ impl Telling<'_> {
                 report.fetched_later(over.limit, over.max)
             }
         };
-        if report.error == Some(results::UNKNOWN_REQUEST) {
-            let what = format!("{}: no such request of its own", self.tool);
-            refused(self.engine, "no such request", self.context.caller.as_str(), self.context.address, &what);
+        if let Some((rule, what)) = self.refusal(report.error) {
+            refused(self.engine, rule, self.context.caller.as_str(), self.context.address, &format!("{}: {what}", self.tool));
         }
         self.engine.metrics().called(self.tool, report.error.unwrap_or("ok"));
         json(&report)
+    }
+
+    /// What of a result is a refusal that stands on record nowhere else; refused asks do, as exchanges.
+    fn refusal(&self, error: Option<&'static str>) -> Option<(&'static str, String)> {
+        let error = error?;
+        if error == results::UNKNOWN_REQUEST {
+            return Some((NO_REQUEST, format!("{NO_REQUEST} of its own")));
+        }
+        (self.tool == wire::tools::REPLY && REFUSED_REPLIES.contains(&error)).then(|| (error, error.to_owned()))
     }
 
     fn list(&self, agents: &[impl serde::Serialize]) -> String {

@@ -158,6 +158,12 @@ impl Session {
         refused(&self.engine, rule, self.connection.name.as_str(), self.address, what);
     }
 
+    fn note_foreign(&self, frame: &str, own: bool) {
+        if !own {
+            self.note(tools::NO_REQUEST, &format!("{frame}: {} of its own", tools::NO_REQUEST));
+        }
+    }
+
     /// What was sent is put on record, and closes the socket.
     fn reject(&self, code: CloseCode, why: &'static str) -> Result<(), End> {
         self.note(why, why);
@@ -259,8 +265,14 @@ impl Session {
                 return self.introduce(Some(hello)).await;
             }
             // Before the introduction: what a bot says that it has is not sent to it again.
-            FromBot::Received(id) => self.connection.received(id).await.map_err(|_| None)?,
-            FromBot::Heartbeat(id, session) => self.connection.heartbeat(id, session).await.map_err(|_| None)?,
+            FromBot::Received(id) => {
+                let own = self.connection.received(id).await.map_err(|_| None)?;
+                self.note_foreign("received", own);
+            }
+            FromBot::Heartbeat(id, session) => {
+                let own = self.connection.heartbeat(id, session).await.map_err(|_| None)?;
+                self.note_foreign("heartbeat", own);
+            }
             FromBot::Call { id, tool, arguments, traceparent } => self.call(id, tool, arguments, traceparent).await?,
             FromBot::BadCall { id, why } => self.send_result(&id, &misuse(why.to_owned())).await?,
             FromBot::Ignored => {}

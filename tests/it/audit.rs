@@ -100,3 +100,34 @@ async fn hostile_names_and_headers_leave_one_harmless_line() {
         assert_eq!(line["kind"], "refused_agent");
     }
 }
+
+/// On record as exchanges, each; in the log the first of each kind and who asked, then how many.
+#[tokio::test]
+async fn a_refused_ask_is_a_line_of_the_log_and_a_flood_of_them_a_few() {
+    let mut relay = Relay::start("log_format = \"json\"\n[limits]\nmax_turns_per_conversation = 1", &["alice", "bob"]).await;
+    let (alice, mut bob) = (relay.caller("alice"), relay.bot("bob").await);
+    for n in 0..50 {
+        assert_eq!(alice.ask("alice", &format!("my own secret {n}")).await["error"], "self_ask");
+    }
+    let asking = alice.asking(json!({"to": "bob", "message": "once"}));
+    let wake = bob.wake().await;
+    bob.answer(&wake, "yes").await;
+    asking.await.unwrap();
+    let again = json!({"to": "bob", "message": "and again", "conversation_id": text(&wake, "conversation_id")});
+    let stopped = alice.call("ask_agent", again).await;
+    assert_eq!(stopped["error"], "loop_limit");
+    assert_eq!(relay.security("?kind=policy&limit=500").await.len(), 50, "each is on record once");
+    relay.stop().await;
+    let said = relay.said();
+    let lines = |kind: &str| -> Vec<Value> {
+        let parsed = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        parsed.filter(|line| line["message"] == "security" && line["kind"] == kind && line["who"] == "alice").collect()
+    };
+    let (policy, loops) = (lines("policy"), lines("loop"));
+    assert_eq!(policy.iter().map(|line| line["times"].as_u64().unwrap()).sum::<u64>(), 50, "{policy:?}");
+    assert!(policy.len() < 25, "{policy:?}");
+    assert!(text(&policy[0], "what").starts_with("to alice: self_ask: ") && !said.contains("my own secret"), "{policy:?}");
+    assert_eq!((loops.len(), text(&loops[0], "request")), (1, text(&stopped, "request_id")));
+    let what = text(&loops[0], "what");
+    assert!(what.contains("max_turns_per_conversation = 1") && what.contains("alice -> bob"), "{what}");
+}

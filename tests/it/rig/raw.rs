@@ -7,10 +7,15 @@ use super::{Relay, soon};
 
 /// An upgraded connection without a WebSocket library on our side.
 pub async fn upgraded(relay: &Relay, agent: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(relay.host()).await.unwrap();
+    upgraded_at(&relay.host(), agent).await
+}
+
+/// The same at an address.
+pub async fn upgraded_at(host: &str, agent: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(host).await.unwrap();
     let head = format!(
         "GET /bridge/connect HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer tok-{agent}-0123456789\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
-        relay.host()
+        host
     );
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
