@@ -109,6 +109,6 @@ fn table(rows: &[AgentRow]) {
     for row in rows {
         let state = if row.online { "online" } else { "offline" };
         let seen = row.last_seen.as_deref().unwrap_or("never");
-        println!("{:<width$}  {:<11}  {state:<7}  {seen:<20}  {}", row.name, row.source, row.adapter.as_deref().unwrap_or("-"));
+        println!("{:<width$}  {:<11}  {state:<7}  {seen:<20}  {}", row.name, row.source, super::harmless(row.adapter.as_deref().unwrap_or("-")));
     }
 }

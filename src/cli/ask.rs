@@ -65,6 +65,8 @@ pub(crate) fn run(args: AskArgs) -> Outcome {
     let text = |key| result[key].as_str().unwrap_or_default();
     match (args.json, result["ok"] == true) {
         (true, _) => println!("{result}"),
+        // A program gets the answer as it is.
+        (false, true) if std::io::stdout().is_terminal() => println!("{}", super::harmless(text("answer"))),
         (false, true) => println!("{}", text("answer")),
         (false, false) => super::complain(&format!("{}: {} (request {})", text("error"), text("message"), text("request_id"))),
     }

@@ -90,7 +90,7 @@ pub(crate) fn run(args: EraseArgs) -> Outcome {
 
 fn list(rows: &[crate::wire::control::ErasureRow]) -> Outcome {
     for row in rows {
-        println!("{}  {:>8}  {}", row.at, row.exchanges, row.what);
+        println!("{}  {:>8}  {}", row.at, row.exchanges, super::harmless(&row.what));
     }
     Ok(0)
 }

@@ -151,7 +151,12 @@ pub fn main() -> ExitCode {
 /// One line on standard error.
 #[allow(clippy::print_stderr)]
 pub(crate) fn complain(message: &str) {
-    eprintln!("hermes-bridge: {message}");
+    eprintln!("hermes-bridge: {}", harmless(message));
+}
+
+/// Without what a terminal would obey: names, refusals and what a command said may come from anybody.
+pub(crate) fn harmless(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
 /// Closes the store of an engine that has stopped.

@@ -117,7 +117,7 @@ fn print(findings: &Findings, config: Option<&Config>, wrong: usize) {
             Level::Warning => "warning",
             Level::Wrong => "WRONG",
         };
-        println!("{level:<7}  {}", finding.what);
+        println!("{level:<7}  {}", crate::cli::harmless(&finding.what));
         if let Some(remedy) = &finding.remedy {
             println!("         -> {remedy}");
         }
