@@ -56,7 +56,7 @@ fn otlp(findings: &mut Findings, section: &Otlp) {
 async fn look(findings: &mut Findings, section: &Langfuse) -> Result<(), String> {
     let url = &section.base_url;
     let client = outbound::client(url, &section.export)?;
-    let health: Value = json(client.get(format!("{url}/api/public/health"))).await?;
+    let health: Value = json(client.get(format!("{url}/api/public/health"))).await.map_err(|no| no.why)?;
     let version = health["version"].as_str().unwrap_or("of an unknown version").to_owned();
     if outbound::is_old(&version) {
         let what = format!("langfuse {url} is {version}: it needs 3.81 or later to understand what is sent");
@@ -68,20 +68,28 @@ async fn look(findings: &mut Findings, section: &Langfuse) -> Result<(), String>
             let name = projects["data"][0]["name"].as_str().unwrap_or("without a name").to_owned();
             findings.ok("langfuse", format!("langfuse {url}: version {version}, project {name}"));
         }
-        Err(why) => findings.bad(
+        Err(No { why, refused: true }) => findings.bad(
             "langfuse",
             format!("langfuse {url} ({version}) does not take the keys: {why}"),
             "copy public_key and secret_key from the project's settings",
         ),
+        Err(No { why, .. }) => findings.warn("langfuse", format!("langfuse {url} ({version}) does not say whether it takes the keys: {why}"), WAIT),
     }
     Ok(())
 }
 
-async fn json(request: reqwest::RequestBuilder) -> Result<Value, String> {
-    let answer = request.timeout(PATIENCE).send().await.map_err(|e| cause(&e))?;
+/// Why there is no answer, and whether it is ours to mend.
+struct No {
+    why: String,
+    refused: bool,
+}
+
+async fn json(request: reqwest::RequestBuilder) -> Result<Value, No> {
+    let for_now = |why| No { why, refused: false };
+    let answer = request.timeout(PATIENCE).send().await.map_err(|e| for_now(cause(&e)))?;
     let status = answer.status();
     if !status.is_success() {
-        return Err(format!("it answers {status}"));
+        return Err(No { why: format!("it answers {status}"), refused: matches!(status.as_u16(), 401 | 403) });
     }
-    serde_json::from_slice(&outbound::answer(answer).await).map_err(|e| format!("what it says is no JSON: {e}"))
+    serde_json::from_slice(&outbound::answer(answer).await).map_err(|e| for_now(format!("what it says is no JSON: {e}")))
 }

@@ -23,6 +23,11 @@ async fn check_says_whether_langfuse_is_there_understands_and_takes_the_keys() {
     assert_eq!((code, text(&old[0], "level")), (1, "wrong"), "{old:?}");
     assert!(text(&old[0], "what").contains("is 3.80.1") && text(&old[0], "remedy").contains("update Langfuse"), "{old:?}");
 
+    collector.be("4.16.0-troubled");
+    let (code, troubled) = found().await;
+    assert_eq!((code, text(&troubled[0], "level")), (0, "warning"), "{troubled:?}");
+    assert!(text(&troubled[0], "what").contains("does not say whether it takes the keys: it answers 503"), "{troubled:?}");
+
     collector.be("4.16.0");
     let right = std::fs::read_to_string(relay.path("bridge.toml")).unwrap();
     relay.write_config(&right.replace("sk-lf-secret", "sk-lf-wrong"));

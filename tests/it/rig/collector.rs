@@ -95,7 +95,7 @@ impl Collector {
         self.state.lock().unwrap().always = answer;
     }
 
-    /// What it says it is.
+    /// What it says it is; one that ends in `-troubled` answers 503 when it is asked for the project.
     pub fn be(&self, version: &'static str) {
         self.state.lock().unwrap().version = version;
     }
@@ -173,6 +173,7 @@ fn told(line: &str, headers: &HashMap<String, String>, version: &str) -> (u16, S
     let knows = headers.get("authorization").is_some_and(|given| given == "Basic cGstbGYtMTpzay1sZi1zZWNyZXQ=");
     match line.split(' ').nth(1).unwrap() {
         "/api/public/health" => (200, format!(r#"{{"status":"OK","version":"{version}"}}"#)),
+        "/api/public/projects" if version.ends_with("-troubled") => (503, "{}".to_owned()),
         "/api/public/projects" if knows => (200, r#"{"data":[{"id":"p-1","name":"the project"}]}"#.to_owned()),
         "/api/public/projects" => (401, r#"{"message":"Invalid credentials"}"#.to_owned()),
         _ => (404, "{}".to_owned()),
