@@ -211,7 +211,7 @@ async fn a_page_of_another_site_reaches_no_door_and_does_nothing() {
         let bots = [socket, http().post(at("/mcp")).body("{}")].map(|request| request.bearer_auth(token("alice")));
         acts.into_iter().chain(reads).map(|request| request.bearer_auth(OWNER)).chain(bots)
     };
-    for (header, value) in [("host", "evil.example"), ("origin", "https://evil.example"), ("origin", "http://localhost:3000"), ("origin", "null")] {
+    for (header, value) in [("host", "evil.example"), ("origin", "https://evil.example"), ("origin", "http://127.0.0.1:3000"), ("origin", "null")] {
         for request in requests() {
             let answer = soon(value, request.header(header, value).send()).await.unwrap();
             let (status, url) = (answer.status(), answer.url().clone());
