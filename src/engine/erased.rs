@@ -108,6 +108,30 @@ async fn the_oldest_go_when_there_is_more_than_the_limit() {
     stop(engine).await;
 }
 
+/// redb gives a value of 9 KB a page of 16.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_more_goes_than_must_however_much_room_a_text_takes() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let long = |n| {
+        old(n, 3, Millis(1_700_000_000_000)).map(|fact| match fact {
+            Fact::Asked(asked) => Fact::Asked(Arc::new(Asked { message: "long text ".repeat(900).into(), ..(*asked).clone() })),
+            other => other,
+        })
+    };
+    record(&store, (0..2_000).flat_map(long).collect()).await;
+    let (before, bytes) = (store.used_bytes().unwrap(), 2_000 * 9_000);
+    assert!(before > bytes * 3 / 2, "{before}");
+    drop(store);
+    let max = before / 2;
+    let engine = start(dir.path(), Retention { max_bytes: Some(max), ..Retention::default() }).await;
+    engine.keep_up(Vec::new());
+    until("there is room", async || engine.store.used_bytes().unwrap() <= max).await;
+    stop(engine).await;
+    let left = Store::open(dir.path()).unwrap().exchange_count().unwrap();
+    assert!((1_000 - 2 * PIECE as u64..=1_000).contains(&left), "{left}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn of_the_security_log_what_is_too_old_goes_and_of_refusals_only_the_newest_stay() {
     let dir = tempfile::tempdir().unwrap();
@@ -145,7 +169,7 @@ async fn what_a_follower_has_not_read_is_spared() {
         let prune = move || {
             let old = Old { before: Millis(engine.now().0 - 30 * DAY_MS), only: None, floor: Seq(600), beside: Millis(0) };
             let plan = &Retention::default();
-            let mut pass = Pass { plan, old, from: None, bytes: u64::MAX, exported: old.floor, lost: 0, at: Millis(1), why: "test".into() };
+            let mut pass = Pass { plan, old, from: None, bytes: u64::MAX, freed: 0, exported: old.floor, lost: 0, at: Millis(1), why: "test".into() };
             let done = engine.prune_until(&mut pass, &mut Removed::default());
             // The next pass begins at the first that was spared, not behind it.
             assert!(engine.store.oldest(pass.from, old, 1_000).unwrap().unread >= 600 - 3 * PIECE as u64);

@@ -21,6 +21,8 @@ const REST: Duration = Duration::from_millis(5);
 const BUSY_REST: u32 = 4;
 const LONGEST_REST: Duration = Duration::from_secs(1);
 pub(super) const DAY_MS: u64 = 86_400_000;
+/// A byte of text takes no more of the file than this: half empty pages, its lines in other tables.
+const MOST_ROOM: u64 = 4;
 
 /// What the clock has removed, until the security log is told: once a day, for it may happen every hour.
 #[derive(Default)]
@@ -91,7 +93,7 @@ impl Engine {
             let only = (outcomes.len() < Outcome::ALL.len()).then_some(outcomes.as_slice());
             let old = Old { before: ago(*days), only, floor, beside };
             let (from, at, why) = (looked.get(days).copied(), Millis(today * DAY_MS), why(plan, *days, outcomes));
-            let mut pass = Pass { plan, old, from, bytes: u64::MAX, exported: floor, lost: 0, at, why };
+            let mut pass = Pass { plan, old, from, bytes: u64::MAX, freed: 0, exported: floor, lost: 0, at, why };
             let (gone, unread) = self.prune_until(&mut pass, removed)?;
             looked.extend(pass.from.map(|clean| (*days, clean)));
             if gone > 0 || unread > 0 {
@@ -104,44 +106,36 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes room, exported or not. What a piece frees is known only about, so it is looked at again until it is enough.
+    /// Makes room, exported or not, and no more than must be: on disk a text takes up to several times its own bytes. How
+    /// many times, what went first has shown.
     fn prune_to(&self, plan: &Retention, max: u64, floor: Seq, at: Millis, removed: &mut Removed) -> Result<(), String> {
-        let (mut first, mut all, mut lost) = (None, 0, 0);
-        loop {
-            let used = self.store.used_bytes().map_err(|e| e.to_string())?;
-            if used <= max || self.is_over(plan) {
-                match first {
-                    Some(before) if lost > 0 => tracing::warn!(
-                        exchanges = all,
-                        not_exported = lost,
-                        before,
-                        used,
-                        max,
-                        "removed the oldest exchanges to make room, also some that an export had not sent yet: max_bytes does not wait for it"
-                    ),
-                    Some(before) => tracing::info!(exchanges = all, before, used, max, "removed the oldest exchanges to make room"),
-                    None => {}
-                }
-                return Ok(());
-            }
-            first.get_or_insert(used);
+        let used = || self.store.used_bytes().map_err(|e| e.to_string());
+        let before = used()?;
+        let (mut all, mut lost, mut left, mut gone) = (0, 0, before, 1);
+        let (mut texts, mut room) = (1, MOST_ROOM);
+        while left > max && gone > 0 && !self.is_over(plan) {
+            let surplus = left - max;
             let old = Old { before: self.now(), only: None, floor: Seq(u64::MAX), beside: self.now() };
             let why = format!("more than {max} bytes").into();
-            let mut pass = Pass { plan, old, from: None, bytes: used - max, exported: floor, lost: 0, at, why };
-            let (gone, _) = self.prune_until(&mut pass, removed)?;
+            let bytes = part(surplus, texts, room);
+            let mut pass = Pass { plan, old, from: None, bytes, freed: 0, exported: floor, lost: 0, at, why };
+            (gone, _) = self.prune_until(&mut pass, removed)?;
             all += gone;
             lost += pass.lost;
-            if gone == 0 {
-                tracing::warn!(
-                    exchanges = all,
-                    not_exported = lost,
-                    used,
-                    max,
-                    "nothing more can be removed to make room: the rest has not ended, or is no exchange"
-                );
-                return Ok(());
-            }
+            let now = used()?;
+            (texts, room) = (pass.freed, left.saturating_sub(now));
+            left = now;
         }
+        if gone == 0 {
+            let why = "nothing more can be removed to make room: the rest has not ended, or is no exchange";
+            tracing::warn!(exchanges = all, not_exported = lost, used = left, max, "{why}");
+        } else if lost > 0 {
+            let why = "removed the oldest exchanges to make room, also some that an export had not sent yet: max_bytes does not wait for it";
+            tracing::warn!(exchanges = all, not_exported = lost, before, used = left, max, "{why}");
+        } else if all > 0 {
+            tracing::info!(exchanges = all, before, used = left, max, "removed the oldest exchanges to make room");
+        }
+        Ok(())
     }
 
     /// Entries of the security log that are too old, and refusals that are too many.
@@ -171,14 +165,14 @@ impl Engine {
 
     /// How many are gone, and how many were spared for a follower. `pass.from` is then where nothing was left before.
     pub(super) fn prune_until(&self, pass: &mut Pass<'_>, removed: &mut Removed) -> Result<(u64, u64), String> {
-        let (mut after, mut gone, mut left, mut unread, mut freed) = (pass.from, 0, 0, 0, 0);
+        let (mut after, mut gone, mut left, mut unread) = (pass.from, 0, 0, 0);
         loop {
             let (begun, seq) = (Instant::now(), self.last_seq());
             let doomed = self.store.oldest(after, pass.old, PIECE).map_err(|e| e.to_string())?;
             after = doomed.next;
             unread += doomed.unread;
             left += doomed.unread + doomed.open;
-            freed += doomed.bytes;
+            pass.freed += doomed.bytes;
             let lost = doomed.ends.iter().filter(|end| **end > pass.exported).count() as u64;
             let some = doomed.ids.len() as u64;
             let pieces = u64::from(!doomed.ids.is_empty() || !doomed.rows.is_empty());
@@ -189,7 +183,7 @@ impl Engine {
             if left == 0 && after.is_some() {
                 pass.from = after;
             }
-            if after.is_none() || freed >= pass.bytes || self.is_over(pass.plan) {
+            if after.is_none() || pass.freed >= pass.bytes || self.is_over(pass.plan) {
                 return Ok((gone, unread));
             }
             let busy = self.last_seq().0 > seq.0 + pieces;
@@ -214,12 +208,20 @@ pub(super) struct Pass<'a> {
     pub(super) old: Old<'a>,
     /// What was asked up to here is not looked at.
     pub(super) from: Option<RequestId>,
+    /// How many bytes of text shall go, and how many went.
     pub(super) bytes: u64,
+    pub(super) freed: u64,
     /// Up to where all followers have read, and how many went that stand beyond it.
     pub(super) exported: Seq,
     pub(super) lost: u64,
     pub(super) at: Millis,
     pub(super) why: Arc<str>,
+}
+
+/// Of how many bytes of text `surplus` bytes of the file are freed, when so many have freed so much room.
+fn part(surplus: u64, texts: u64, room: u64) -> u64 {
+    let part = u128::from(surplus) * u128::from(texts) / u128::from(room.max(1));
+    u64::try_from(part).unwrap_or(u64::MAX).clamp(1, surplus)
 }
 
 fn why(plan: &Retention, days: u64, outcomes: &[Outcome]) -> Arc<str> {
