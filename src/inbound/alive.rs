@@ -27,3 +27,10 @@ pub(super) fn watch(tcp: &TcpStream) {
         let _ = sockopt::set_tcp_user_timeout(tcp, UNTAKEN.as_millis() as u32);
     }
 }
+
+/// Whether the other end says something in time. (Not `TcpStream::readable`: that is ready at once on some new connections
+/// on which nothing has come.)
+pub(super) async fn speaks(tcp: &TcpStream, within: Duration) -> bool {
+    let mut first = [0];
+    matches!(tokio::time::timeout(within, tcp.peek(&mut first)).await, Ok(Ok(1)))
+}

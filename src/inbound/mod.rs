@@ -16,6 +16,7 @@ mod routes;
 mod server;
 mod throttle;
 mod tools;
+mod turned;
 mod ui;
 mod untaken;
 mod websocket;

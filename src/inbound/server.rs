@@ -24,6 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use super::gate::{Gate, Share, TooMuch};
 use super::peer::Peer;
+use super::turned::Turned;
 use super::{Body, alive, auth, body, error, hosts, mcp, metrics, peer, refused, routes, ui, websocket};
 use crate::config::DoorLimits;
 use crate::engine::{Engine, caller};
@@ -52,7 +53,7 @@ pub async fn serve(listener: TcpListener, engine: Arc<Engine>, stop: Cancellatio
         engine: engine.clone(),
         sockets: TaskTracker::new(),
     };
-    let graceful = GracefulShutdown::new();
+    let (graceful, turned) = (GracefulShutdown::new(), Turned::default());
     loop {
         let accepted = tokio::select! {
             accepted = accept(&listener) => accepted,
@@ -61,10 +62,9 @@ pub async fn serve(listener: TcpListener, engine: Arc<Engine>, stop: Cancellatio
         let Some((tcp, from)) = accepted else { continue };
         match place(&places, &gate, caller(from.ip()), &engine.config().doors) {
             Ok(place) => connection(tcp, from, router.clone(), &graceful, place),
-            // As much of it as goes at once: who opens so many gets no task to wait with.
             Err((status, over)) => {
                 over.note(&engine, "", from.ip());
-                drop(tcp.try_write(&over.bytes(status)));
+                turned.away(tcp, over.bytes(status));
             }
         }
     }
@@ -116,7 +116,7 @@ fn connection(tcp: TcpStream, from: SocketAddr, router: Router, graceful: &Grace
         // A WebSocket gives the place back with its own end, not with the upgrade.
         let place = Arc::new(place);
         let speaks = tokio::select! {
-            speaks = tokio::time::timeout(FIRST_BYTE, tcp.readable()) => matches!(speaks, Ok(Ok(()))),
+            speaks = alive::speaks(&tcp, FIRST_BYTE) => speaks,
             () = stopping.cancelled() => false,
         };
         if !speaks {

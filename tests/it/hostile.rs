@@ -221,6 +221,14 @@ async fn connections_beyond_the_limit_are_told_which_it_is_and_one_that_ends_mak
     soon("a refusal", refused.read_to_string(&mut answer)).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n") && answer.contains("retry-after: 5\r\n"), "{answer}");
     assert!(answer.ends_with(r#"{"error":"max_connections = 3 is reached; come back in 5 seconds"}"#), "{answer}");
+    // No client takes it for a broken connection, however it sends its request.
+    for size in [0, 40_000] {
+        let http = crate::rig::http();
+        for _ in 0..20 {
+            let refused = soon("a refusal", http.post(format!("{}/mcp", relay.url())).body("x".repeat(size)).send()).await.unwrap();
+            assert_eq!(refused.status(), 503);
+        }
+    }
     held.pop().unwrap().say_goodbye().await;
     // Which is read over a connection that finds room.
     relay.noted("refused_request", "max_connections = 3 is reached").await;

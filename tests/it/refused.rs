@@ -272,6 +272,7 @@ async fn what_stays_half_sent_is_refused_in_time_and_put_on_record() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let mut half = Vec::new();
+    let mut silent = TcpStream::connect(address).await.unwrap();
     for bytes in [
         b"GET /hea".to_vec(),
         // It may become HTTP/2, or HTTP/1 by some other method.
@@ -286,6 +287,9 @@ async fn what_stays_half_sent_is_refused_in_time_and_put_on_record() {
     let stop = tokio_util::sync::CancellationToken::new();
     let serving = tokio::spawn(hermes_bridge::inbound::serve(listener, engine.clone(), stop.clone()));
     let (mut told, begun) = (Vec::new(), tokio::time::Instant::now());
+    assert_eq!(silent.read(&mut [0]).await.unwrap(), 0);
+    let silence = begun.elapsed().as_secs();
+    assert!((10..75).contains(&silence), "a connection that says nothing is kept for {silence} s");
     for mut stream in half {
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer).await;
