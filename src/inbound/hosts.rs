@@ -21,8 +21,8 @@ pub(super) fn check(config: &Config, uri: &Uri, headers: &HeaderMap) -> Option<(
     Some(("Origin", format!("requests from another origin, here \"{}\", are not allowed", shown(origin))))
 }
 
-/// Bots send no Origin; a browser's own page has the host and the port it talks to. A proxy may hand on the host without its
-/// port: then it is the one that public_url or allowed_hosts has.
+/// Bots send no Origin; a browser's own page has the host and the port it talks to. A proxy may hand on another host, or none
+/// of the port: then its page has the one that public_url or allowed_hosts names with its port.
 fn is_own(config: &Config, origin: &str, named: &str) -> bool {
     let Some((scheme, origin)) = origin.split_once("://") else { return false };
     let usual = match scheme {
@@ -34,7 +34,7 @@ fn is_own(config: &Config, origin: &str, named: &str) -> bool {
     let (from, here) = (place(origin), place(named));
     let public = config.public_url.iter().filter_map(|url| url.split_once("://")).filter(|(of, _)| *of == scheme).map(|(_, rest)| rest);
     let listed = config.allowed_hosts.iter().map(String::as_str).filter(|listed| port(listed).is_some());
-    from == here || (from.0 == here.0 && here.1.is_none() && public.chain(listed).any(|known| place(known) == from))
+    from == here || public.chain(listed).any(|known| place(known) == from)
 }
 
 fn shown(text: &str) -> String {
@@ -137,6 +137,9 @@ mod tests {
                 assert_eq!(status(public, host, Some(origin)), expected, "{host} {origin}");
             }
         }
+        // nginx names its upstream unless it is told otherwise.
+        assert_eq!(status(public, "127.0.0.1:8787", Some("https://bridge.example.org:8443")), None);
+        assert_eq!(status(public, "127.0.0.1:8787", Some("https://bridge.example.org")), Some("Origin"));
         assert_eq!(status(Some("https://bridge.example.org"), "bridge.example.org", Some("https://bridge.example.org")), None);
         assert_eq!(status(Some("https://bridge.example.org"), "bridge.example.org:443", Some("https://bridge.example.org")), None);
     }
