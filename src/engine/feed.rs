@@ -97,8 +97,7 @@ impl Engine {
 
 /// What happened after `cursor`, each exchange once, and up to where.
 fn changes(store: &Store, cursor: Seq) -> Result<(Vec<Change>, Seq), StoreError> {
-    let facts = store.log(cursor, BATCH)?;
-    let upto = facts.last().map_or(cursor, |(seq, _)| *seq);
+    let (facts, upto) = store.log(cursor, BATCH)?;
     let mut latest = HashMap::new();
     let (mut presence, mut erased) = (None, None);
     for (seq, fact) in &facts {

@@ -117,9 +117,11 @@ impl Engine {
         let begun = Instant::now();
         let mut cursor = index.cursor();
         loop {
-            let facts = self.store.log(cursor, BATCH)?;
-            let Some((seq, _)) = facts.last() else { break };
-            cursor = *seq;
+            let (facts, upto) = self.store.log(cursor, BATCH)?;
+            if upto == cursor {
+                break;
+            }
+            cursor = upto;
             let mut seen = HashSet::new();
             let ids: Vec<RequestId> = facts.iter().filter_map(|(_, f)| f.request()).filter(|id| seen.insert(*id)).collect();
             for record in self.store.records(&ids)? {

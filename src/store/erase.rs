@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use redb::{Key, ReadTransaction, ReadableTable, ReadableTableMetadata, Table, TableDefinition, Value, WriteTransaction};
 
+use super::read::readable;
 use super::record::{NOTHING, decode, is_beside};
 use super::tables::{ERASED, EXCHANGES, KEYS, LOG, SECURITY, THREADS, Visitor, visit};
 use super::{Store, StoreError};
@@ -100,8 +101,8 @@ impl Store {
             let (id, positions) = row?;
             pick.doomed.looked += 1;
             pick.last = id.value();
-            let asked = log.get(positions.value().0)?.map(|bytes| decode(bytes.value())).transpose()?;
-            if let Some(Fact::Asked(asked) | Fact::Refused(asked, _)) = asked
+            let asked = log.get(positions.value().0)?.map(|bytes| readable(decode(bytes.value()))).transpose()?;
+            if let Some(Some(Fact::Asked(asked) | Fact::Refused(asked, _))) = asked
                 && asked.is_party(agent)
             {
                 pick.take(id.value(), positions.value())?;
@@ -119,7 +120,7 @@ impl Store {
             let (seq, bytes) = row?;
             (last, looked) = (Seq(seq.value()), looked + 1);
             if is_beside(bytes.value())
-                && let Fact::Presence { agent: one, .. } = decode(bytes.value())?
+                && let Some(Fact::Presence { agent: one, .. }) = readable(decode(bytes.value()))?
                 && one == *agent
             {
                 rows.push(last);
@@ -158,8 +159,8 @@ impl Store {
             if kind.is_some_and(Kind::is_ask) {
                 continue;
             }
-            let old = match log.get(last.0)?.map(|bytes| decode(bytes.value())).transpose()? {
-                Some(Fact::Audit(event)) => event.at < before,
+            let old = match log.get(last.0)?.map(|bytes| readable(decode(bytes.value()))).transpose()? {
+                Some(Some(Fact::Audit(event))) => event.at < before,
                 Some(_) => false,
                 None => true,
             };
@@ -222,8 +223,9 @@ impl Pick {
     /// What is open may yet end so.
     fn ended_as(&self, ended: u64, outcomes: &[Outcome]) -> Result<bool, StoreError> {
         let row = if ended == 0 { None } else { self.log.get(ended)? };
-        Ok(match row.map(|row| decode(row.value())).transpose()? {
-            Some(Fact::Ended { end, .. } | Fact::Refused(_, end)) => outcomes.contains(&end.outcome),
+        Ok(match row.map(|row| readable(decode(row.value()))).transpose()? {
+            Some(Some(Fact::Ended { end, .. } | Fact::Refused(_, end))) => outcomes.contains(&end.outcome),
+            Some(None) => false,
             _ => true,
         })
     }
@@ -258,7 +260,7 @@ impl Pick {
                 if !is_beside(bytes.value()) || seq.value() > self.floor.0 {
                     continue;
                 }
-                let fact = decode(bytes.value())?;
+                let Some(fact) = readable(decode(bytes.value()))? else { continue };
                 let at = match &fact {
                     Fact::Presence { at, .. } => Some(*at),
                     Fact::Erased(erasure) => Some(erasure.at),

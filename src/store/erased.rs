@@ -76,7 +76,7 @@ fn what_is_erased_is_in_no_table_and_the_rest_stays() {
     assert!(store.keyed(&AgentName::parse("alice").unwrap(), "key 2").unwrap().is_some());
     // The conversation goes on between the same two: its beginning is what is left of it.
     assert_eq!(store.beginning(ConversationId::from_u128(2)).unwrap().unwrap().id, id(5));
-    let about: Vec<u128> = store.log(Seq(0), 100).unwrap().iter().filter_map(|(_, f)| f.request()).map(|id| id.as_u128() >> 80).collect();
+    let about: Vec<u128> = store.log(Seq(0), 100).unwrap().0.iter().filter_map(|(_, f)| f.request()).map(|id| id.as_u128() >> 80).collect();
     assert_eq!(about, [2, 2, 2, 4, 4, 4, 5]);
     assert_eq!(store.erasures().unwrap(), [(Millis(7), "a test".to_owned(), 2)]);
 }
@@ -130,8 +130,8 @@ fn of_the_security_log_the_old_goes_and_the_surplus_and_what_is_an_exchange_stay
     assert_eq!(left(&store), kept);
     assert_eq!(surplus(2), Seq(0), "the index has no more than these two");
     // Whoever follows the log goes on from anywhere in it; of the removal itself no number is left.
-    assert_eq!(store.log(Seq(1), 100).unwrap().iter().map(|(seq, _)| seq.0).collect::<Vec<_>>(), [3, 4, 7, 8, 9]);
-    assert!(matches!(&store.log(Seq(8), 1).unwrap()[0].1, Fact::Erased(erasure) if erasure.rows.is_empty()));
+    assert_eq!(store.log(Seq(1), 100).unwrap().0.iter().map(|(seq, _)| seq.0).collect::<Vec<_>>(), [3, 4, 7, 8, 9]);
+    assert!(matches!(&store.log(Seq(8), 1).unwrap().0[0].1, Fact::Erased(erasure) if erasure.rows.is_empty()));
     drop(store);
     let store = Store::open(dir.path()).unwrap();
     assert_eq!((left(&store), *store.last().borrow()), (kept.to_vec(), Seq(9)));
@@ -145,7 +145,7 @@ fn a_late_answer_to_what_was_erased_is_not_kept() {
     record(&store, vec![question(1, 1, "q"), end(1 << 80, Outcome::Timeout)]);
     erase(&store, store.of_conversation(ConversationId::from_u128(1), NONE, 100).unwrap());
     record(&store, vec![Fact::Late { id: id(1), late: Arc::new(Late { answer: "too late".into(), at: Millis(9), call: None }) }]);
-    assert!(store.log(Seq(0), 100).unwrap().iter().all(|(_, fact)| !format!("{fact:?}").contains("too late")));
+    assert!(store.log(Seq(0), 100).unwrap().0.iter().all(|(_, fact)| !format!("{fact:?}").contains("too late")));
     drop(store);
     let store = Store::open(dir.path()).unwrap();
     assert_eq!(*store.last().borrow(), Seq(4));

@@ -68,7 +68,7 @@ fn story(left: i64, only: Option<Access>, reading: bool) {
     disk.mended.store(true, Ordering::SeqCst);
     until("recovery", || store.trouble().is_none());
     assert_eq!(record(&store, vec![ask(13)]), Written::Durable);
-    let asked: Vec<u128> = store.log(Seq(0), 100).unwrap().iter().filter_map(|(_, fact)| Some(fact.request()?.as_u128())).collect();
+    let asked: Vec<u128> = store.log(Seq(0), 100).unwrap().0.iter().filter_map(|(_, fact)| Some(fact.request()?.as_u128())).collect();
     assert_eq!(asked, (1..=13).collect::<Vec<_>>(), "left {left}, {only:?}, told {told:?}");
 }
 

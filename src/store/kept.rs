@@ -54,7 +54,7 @@ fn a_backup_put_back_is_equal_by_count_and_hash() {
     let store = Store::open(&elsewhere).unwrap();
     assert_eq!(store.open_exchanges().unwrap().len(), 1);
     assert_eq!(record(&store, vec![end(1, Outcome::Answered)]), Written::Durable);
-    assert_eq!(store.log(Seq(0), 100).unwrap().len(), 12);
+    assert_eq!(store.log(Seq(0), 100).unwrap().0.len(), 12);
     // Using what was put back changes nothing of the backup.
     assert_eq!(verify(&kept, &mut go_on).unwrap(), made);
 }
@@ -96,8 +96,8 @@ fn a_backup_taken_while_others_record_is_one_moment_of_the_log() {
     });
     restore(&kept, &elsewhere, None, &mut go_on).unwrap();
     let copied = Store::open(&elsewhere).unwrap();
-    let here = store.log(Seq(0), 1_000_000).unwrap();
-    let there = copied.log(Seq(0), 1_000_000).unwrap();
+    let here = store.log(Seq(0), 1_000_000).unwrap().0;
+    let there = copied.log(Seq(0), 1_000_000).unwrap().0;
     assert!(here.len() > there.len() && there.len() as u64 == made.seq, "{} {} {}", here.len(), there.len(), made.seq);
     assert_eq!(there, here[..there.len()]);
     // And the tables that are derived from the log are of the same moment.

@@ -1,5 +1,6 @@
 //! Reads: one exchange, a page of them by time, a thread, the log from a position, what a restart needs. Every read is
-//! short: no transaction outlives the call, and every list is bounded by its caller.
+//! short: no transaction outlives the call, and every list is bounded by its caller. What cannot be read of a damaged file
+//! hides nothing beside it.
 
 use std::sync::Arc;
 
@@ -60,7 +61,7 @@ impl Store {
         let mut records = Vec::with_capacity(ids.len());
         for id in ids {
             if let Some(positions) = exchanges.get(id.as_u128())?.map(|p| p.value()) {
-                records.push(load(&log, positions)?);
+                records.extend(readable(load(&log, positions))?);
             }
         }
         Ok(records)
@@ -80,7 +81,7 @@ impl Store {
         for row in threads.range((c, first)..=(c, u128::MAX))?.take(count) {
             let (_, id) = row?.0.value();
             if let Some(positions) = exchanges.get(id)?.map(|p| p.value()) {
-                records.push(load(&log, positions)?);
+                records.extend(readable(load(&log, positions))?);
             }
         }
         Ok(records)
@@ -100,7 +101,11 @@ impl Store {
         if places.iter().all(|(_, _, late)| *late == 0) {
             return Ok(Vec::new());
         }
-        places.into_iter().map(|p| Ok(Placed { record: load(&log, p)?, ended: Seq(p.1), late: Seq(p.2) })).collect()
+        let mut placed = Vec::with_capacity(places.len());
+        for place in places {
+            placed.extend(readable(load(&log, place))?.map(|record| Placed { record, ended: Seq(place.1), late: Seq(place.2) }));
+        }
+        Ok(placed)
     }
 
     /// The question that a conversation began with.
@@ -117,11 +122,16 @@ impl Store {
         }
     }
 
-    /// Facts after `after`, oldest first, at most `count`.
-    pub fn log(&self, after: Seq, count: usize) -> Result<Vec<(Seq, Fact)>, StoreError> {
+    /// Facts after `after`, oldest first, of at most `count` rows; and up to where that is.
+    pub fn log(&self, after: Seq, count: usize) -> Result<(Vec<(Seq, Fact)>, Seq), StoreError> {
         let log = self.read()?.open_table(LOG)?;
-        let rows = log.range(after.0 + 1..)?.take(count);
-        rows.map(|row| row.map_err(StoreError::from).and_then(|(seq, bytes)| Ok((Seq(seq.value()), decode(bytes.value())?)))).collect()
+        let (mut facts, mut upto) = (Vec::new(), after);
+        for row in log.range(after.0 + 1..)?.take(count) {
+            let (seq, bytes) = row?;
+            upto = Seq(seq.value());
+            facts.extend(readable(decode(bytes.value()))?.map(|fact| (upto, fact)));
+        }
+        Ok((facts, upto))
     }
 
     /// What ended after `after`, oldest first: at most `count`, and no more once their texts have so many bytes.
@@ -186,9 +196,10 @@ impl Store {
         let mut restored = Vec::new();
         for row in read.open_table(OPEN)?.iter()? {
             let (id, stored) = row?;
-            let stored = StoredOpen::decode(stored.value())?;
-            if let Some(positions) = exchanges.get(id.value())?.map(|p| p.value()) {
-                let asked = load(&log, positions)?.asked;
+            let Some(stored) = readable(StoredOpen::decode(stored.value()))? else { continue };
+            if let Some(positions) = exchanges.get(id.value())?.map(|p| p.value())
+                && let Some(Record { asked, .. }) = readable(load(&log, positions))?
+            {
                 let queued = stored.queued.map(|(at, expires)| (Millis(at), Millis(expires)));
                 let holders = stored.holders.into_iter().map(Arc::from).collect();
                 restored.push((positions.0, Restored { asked, queued, holders, attempt: stored.attempt }));
@@ -214,7 +225,7 @@ impl Store {
                 continue;
             }
             // A row that is not kept any more leaves its place in the index for a while.
-            let Some(fact) = log.get(seq.value())?.map(|b| decode(b.value())).transpose()? else { continue };
+            let Some(fact) = log.get(seq.value())?.map(|b| readable(decode(b.value()))).transpose()?.flatten() else { continue };
             found.extend(entry(fact).map(|event| (Seq(seq.value()), event)));
             if found.len() >= count {
                 break;
@@ -239,7 +250,25 @@ impl Store {
 pub(super) fn newest(read: &ReadTransaction, before: Option<RequestId>, count: usize) -> Result<Vec<Record>, StoreError> {
     let (exchanges, log) = (read.open_table(EXCHANGES)?, read.open_table(LOG)?);
     let end = before.map_or(u128::MAX, RequestId::as_u128);
-    exchanges.range(..end)?.rev().take(count).map(|row| load(&log, row?.1.value())).collect()
+    let mut records = Vec::new();
+    for row in exchanges.range(..end)?.rev() {
+        records.extend(readable(load(&log, row?.1.value()))?);
+        if records.len() >= count {
+            break;
+        }
+    }
+    Ok(records)
+}
+
+/// `None` for what is damaged: it costs itself, and nothing beside it.
+pub(super) fn readable<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Err(StoreError::Record(error)) => {
+            tracing::error!(error, "something on record cannot be read and is left out; restore a backup if it matters");
+            Ok(None)
+        }
+        other => other.map(Some),
+    }
 }
 
 pub(super) fn presence(read: &ReadTransaction) -> Result<Vec<(AgentName, Millis, bool)>, StoreError> {

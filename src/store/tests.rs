@@ -7,7 +7,7 @@ use std::sync::mpsc::sync_channel;
 
 use super::*;
 use crate::core::audit::{Event, Kind};
-use crate::core::exchange::{Asked, End, Late, Trail, WhenOffline, Work};
+use crate::core::exchange::{Asked, End, Late, Record, Trail, WhenOffline, Work};
 use crate::core::ids::{ConversationId, Millis, RequestId};
 use crate::core::outcome::Outcome;
 
@@ -71,7 +71,7 @@ fn what_was_acknowledged_is_read_at_once_and_after_a_crash() {
     assert_eq!((one.status(), &**one.answer().unwrap(), &*one.asked.message), ("ok", "answer 1", "question 1"));
     let open: Vec<u128> = reopened.open_exchanges().unwrap().iter().map(|r| r.asked.id.as_u128()).collect();
     assert_eq!(open, [2]);
-    let positions: Vec<u64> = reopened.log(Seq(0), 10).unwrap().iter().map(|(seq, _)| seq.0).collect();
+    let positions: Vec<u64> = reopened.log(Seq(0), 10).unwrap().0.iter().map(|(seq, _)| seq.0).collect();
     assert_eq!(positions, [1, 2, 3]);
 }
 
@@ -88,7 +88,7 @@ fn what_nobody_reads_is_shown_to_followers_all_the_same() {
         assert!(std::time::Instant::now() < deadline, "redb has {:?} of 300", *followed.borrow());
         std::thread::yield_now();
     }
-    assert_eq!(store.log(Seq(0), 400).unwrap().len(), 300);
+    assert_eq!(store.log(Seq(0), 400).unwrap().0.len(), 300);
 }
 
 #[test]
@@ -258,25 +258,56 @@ fn what_ended_is_read_from_a_position_in_order_and_bounded() {
     assert_eq!(read(7, 10, 1_000), (vec![], 7, 0));
 }
 
-#[test]
-fn an_end_that_cannot_be_read_hides_none_of_the_others() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path()).unwrap();
-    record(&store, (1..=4).flat_map(|n| [ask(n), end(n, Outcome::Answered)]).collect());
+/// Four answered questions and two open ones in one conversation; the end of the second, and the third and the sixth question
+/// are damaged.
+fn damaged(dir: &std::path::Path) -> Store {
+    let store = Store::open(dir).unwrap();
+    let ask = |n| Fact::Asked(Arc::new(asked(n, 1, "a question")));
+    record(&store, (1..=4).flat_map(|n| [ask(n), end(n, Outcome::Answered)]).chain([ask(5), ask(6)]).collect());
+    assert_eq!(store.exchange_count().unwrap(), 6);
     let write = store.database().unwrap().begin_write().unwrap();
     {
         let mut log = write.open_table(tables::LOG).unwrap();
         log.insert(4, br#"{"t":"ended", and so on"#.as_slice()).unwrap();
-        log.insert(5, b"no question".as_slice()).unwrap();
+        for question in [5, 10] {
+            log.insert(question, b"no question".as_slice()).unwrap();
+        }
     }
     write.commit().unwrap();
+    store
+}
+
+#[test]
+fn an_end_that_cannot_be_read_hides_none_of_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = damaged(dir.path());
     let ends = store.ends(Seq(0), 10, 1_000).unwrap();
     assert_eq!(ends.found.iter().map(|f| f.seq.0).collect::<Vec<_>>(), [2, 8]);
     assert_eq!(ends.unreadable.iter().map(|(seq, _)| seq.0).collect::<Vec<_>>(), [4, 6]);
-    assert_eq!((ends.upto.0, ends.gone.len()), (8, 0));
+    assert_eq!((ends.upto.0, ends.gone.len()), (10, 0));
     assert_eq!(store.count_ends(Seq(0), 5).unwrap(), (2, Seq(5)));
-    assert_eq!(store.count_ends(Seq(5), 5).unwrap(), (2, Seq(8)));
-    assert_eq!(store.count_ends(Seq(8), 5).unwrap(), (0, Seq(8)));
+    assert_eq!(store.count_ends(Seq(5), 3).unwrap(), (2, Seq(8)));
+    assert_eq!(store.count_ends(Seq(8), 5).unwrap(), (0, Seq(10)));
+}
+
+#[test]
+fn what_is_damaged_is_missing_in_lists_and_hides_nothing_beside_it_not_even_from_a_start() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(damaged(dir.path()));
+    let store = Store::open(dir.path()).unwrap();
+    let ids = |records: Vec<Record>| records.iter().map(|r| r.asked.id.as_u128()).collect::<Vec<_>>();
+    assert_eq!(ids(store.newest(None, 2).unwrap()), [5, 4]);
+    assert_eq!(ids(store.newest(None, 10).unwrap()), [5, 4, 1]);
+    assert_eq!(ids(store.thread(ConversationId::from_u128(1), None, 10).unwrap()), [1, 4, 5]);
+    assert_eq!(ids(store.records(&(1..=9).map(RequestId::from_u128).collect::<Vec<_>>()).unwrap()), [1, 4, 5]);
+    assert!(matches!(store.record(RequestId::from_u128(3)), Err(StoreError::Record(_))));
+    let (facts, upto) = store.log(Seq(3), 2).unwrap();
+    assert_eq!((facts.len(), upto), (0, Seq(5)));
+    assert_eq!(store.open_exchanges().unwrap().iter().map(|open| open.asked.id.as_u128()).collect::<Vec<_>>(), [5]);
+    // Age is all that is known of it.
+    let old = |only| Old { before: Millis(u64::MAX), only, floor: Seq(u64::MAX), beside: Millis(u64::MAX) };
+    assert_eq!(store.oldest(None, old(None), 10).unwrap().ids.len(), 4);
+    assert_eq!(store.oldest(None, old(Some(&[Outcome::Answered])), 10).unwrap().ids.len(), 3);
 }
 
 #[test]

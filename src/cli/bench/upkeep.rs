@@ -184,9 +184,8 @@ fn digest(data: &Path, upto: Seq) -> Result<(Seq, u64, String), String> {
     let store = Store::open(data).map_err(|e| e.to_string())?;
     let (mut hash, mut exchanges, mut last) = (Sha256::new(), 0, Seq(0));
     loop {
-        let rows = store.log(last, ROWS).map_err(|e| e.to_string())?;
-        let Some((end, _)) = rows.last() else { break };
-        let done = *end >= upto;
+        let (rows, end) = store.log(last, ROWS).map_err(|e| e.to_string())?;
+        let done = end >= upto || rows.is_empty();
         for (seq, fact) in rows.iter().filter(|(seq, _)| *seq <= upto) {
             hash.update(format!("{} {fact:?}\n", seq.0));
             exchanges += u64::from(matches!(fact, crate::core::effect::Fact::Asked(_) | crate::core::effect::Fact::Refused(..)));
