@@ -1,4 +1,4 @@
-//! `ask`: asks over /mcp as any MCP client would, waits, prints the answer. Its exit code says how it ended.
+//! `ask`: asks, waits however often the relay is restarted meanwhile, prints the answer. Its exit code says how it ended.
 
 use std::io::{IsTerminal, Read};
 use std::time::{Duration, Instant};
@@ -7,10 +7,9 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::Outcome;
-use super::client::{Identity, Relay};
+use super::call::Caller;
+use super::client::Identity;
 
-/// The relay sends a comment every 15 s; silence for so long means that it is gone.
-const SILENCE: Duration = Duration::from_secs(60);
 /// One get_answer waits so long, then is asked again.
 const ROUND_SECONDS: u64 = 60;
 
@@ -50,7 +49,6 @@ pub(crate) struct AskArgs {
 }
 
 pub(crate) fn run(args: AskArgs) -> Outcome {
-    let relay = args.identity.resolve()?;
     let message = question(args.message.as_deref())?;
     let mut arguments = json!({"to": args.to, "message": message});
     for (key, value) in [("conversation_id", &args.conversation), ("request_key", &args.key)] {
@@ -61,7 +59,7 @@ pub(crate) fn run(args: AskArgs) -> Outcome {
     if args.queue {
         arguments["when_offline"] = json!("queue");
     }
-    let result = super::runtime()?.block_on(wait_for(&relay, arguments, Duration::from_secs(args.wait)))?;
+    let result = super::runtime()?.block_on(wait_for(&args.identity, arguments, Duration::from_secs(args.wait)))?;
     let text = |key| result[key].as_str().unwrap_or_default();
     match (args.json, result["ok"] == true) {
         (true, _) => println!("{result}"),
@@ -97,10 +95,10 @@ fn exit_code(result: &Value) -> u8 {
 }
 
 /// Asks, and goes on fetching while the relay says that the work goes on.
-async fn wait_for(relay: &Relay, arguments: Value, patience: Duration) -> Result<Value, String> {
-    let client = super::client::http(&relay.url).read_timeout(SILENCE).build().map_err(|e| e.to_string())?;
+async fn wait_for(identity: &Identity, arguments: Value, patience: Duration) -> Result<Value, String> {
     let until = Instant::now() + patience;
-    let mut result = call(&client, relay, "ask_agent", arguments).await?;
+    let mut caller = Caller::new(identity, until);
+    let mut result = caller.call("ask_agent", &arguments).await?;
     while result["error"] == "still_working" && Instant::now() < until {
         super::complain(&format!("still working .. (request {})", result["request_id"].as_str().unwrap_or_default()));
         if result["limit"].is_string() {
@@ -109,44 +107,7 @@ async fn wait_for(relay: &Relay, arguments: Value, patience: Duration) -> Result
         }
         let left = until.saturating_duration_since(Instant::now()).as_secs().clamp(1, ROUND_SECONDS);
         let arguments = json!({"request_id": result["request_id"], "wait_seconds": left});
-        result = call(&client, relay, "get_answer", arguments).await?;
+        result = caller.call("get_answer", &arguments).await?;
     }
     Ok(result)
-}
-
-/// One tool call as JSON-RPC; the answer is an event stream or a document.
-async fn call(client: &reqwest::Client, relay: &Relay, tool: &str, arguments: Value) -> Result<Value, String> {
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}});
-    let request = client.post(format!("{}/mcp", relay.url)).bearer_auth(&relay.token).header("accept", "application/json, text/event-stream");
-    let lost =
-        |e: reqwest::Error| format!("{} does not answer: {}. Is the relay running? The answer, if there is one, is kept", relay.url, cause(&e));
-    let mut response = request.json(&body).send().await.map_err(lost)?;
-    let status = response.status();
-    let mut text = String::new();
-    while let Some(chunk) = response.chunk().await.map_err(lost)? {
-        text.push_str(&String::from_utf8_lossy(&chunk));
-    }
-    if !status.is_success() {
-        let said: Value = serde_json::from_str(&text).unwrap_or_default();
-        return Err(format!("{} says {status}: {}", relay.url, said["error"].as_str().unwrap_or("no reason given")));
-    }
-    let document = text.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim).rfind(|d| !d.is_empty()).unwrap_or(text.trim());
-    let answer: Value = serde_json::from_str(document).map_err(|e| format!("{} answered what is no JSON: {e}", relay.url))?;
-    if let Some(error) = answer["error"]["message"].as_str() {
-        return Err(error.to_owned());
-    }
-    let content = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
-    if answer["result"]["isError"] == true {
-        return Err(content.to_owned());
-    }
-    serde_json::from_str(content).map_err(|e| format!("{} answered what is no result: {e}", relay.url))
-}
-
-/// The innermost reason, without the address.
-fn cause(error: &reqwest::Error) -> String {
-    let mut source: &dyn std::error::Error = error;
-    while let Some(inner) = source.source() {
-        source = inner;
-    }
-    source.to_string()
 }

@@ -4,6 +4,7 @@ mod agent;
 mod ask;
 mod backup;
 mod bench;
+mod call;
 mod check;
 mod client;
 mod compact;

@@ -1,5 +1,6 @@
 //! `ask`, `listen`, `check` and `healthcheck`: what they print and how they exit.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -32,6 +33,34 @@ async fn listen_and_ask_make_a_real_answer_without_any_bot() {
         assert_eq!((ran.code, ran.out.as_str()), (0, "FROM AFAR\n"), "{ran:?}");
     }
     listener.kill().await.unwrap();
+}
+
+#[tokio::test]
+async fn who_asks_on_the_command_line_gets_the_answer_though_the_relay_was_killed_or_stopped_and_started_again() {
+    let mut relay = Relay::start("keep_alive_ms = 1000", &["alice", "bob"]).await;
+    // A token that ends with the relay, and one's own.
+    for (n, who) in [["--as", "alice"], ["--token", "tok-alice-0123456789"]].into_iter().enumerate() {
+        let mut bot = relay.bot_of("bob", "a process").await;
+        let arguments = [&["ask", "--to", "bob", "take your time"], &who[..]].concat();
+        let mut asking = relay.spawn_to(&arguments, &format!("answer-{n}"), &format!("said-{n}"));
+        let wake = bot.wake().await;
+        let log = relay.path(&format!("said-{n}"));
+        let said = |what: String| fs::read_to_string(&log).unwrap().contains(&what).then_some(());
+        let request = format!("(request {})", text(&wake, "request_id"));
+        until("the asker has something to come back with", async || said(format!("waiting for the answer {request}"))).await;
+        if n == 0 {
+            relay.kill().await;
+        } else {
+            assert_eq!(relay.stop().await.0, Some(0));
+        }
+        until("it waits for the relay", async || said(format!("waiting for the relay {request}"))).await;
+        relay.up().await;
+        let mut bot = relay.bot_of("bob", "a process").await;
+        assert_eq!(bot.answer(&wake, "été, at last").await, json!({"ok": true}));
+        assert_eq!(soon("the command ends", asking.wait()).await.unwrap().code(), Some(0));
+        assert_eq!(fs::read_to_string(relay.path(&format!("answer-{n}"))).unwrap(), "été, at last\n");
+    }
+    assert_eq!(relay.exchanges().await.len(), 2);
 }
 
 #[tokio::test]

@@ -238,8 +238,13 @@ impl Relay {
 
     /// A command that goes on: `listen`. What it says goes to a file.
     pub fn spawn(&self, arguments: &[&str], log: &str) -> Child {
-        let said = File::create(self.path(log)).unwrap();
-        program(self.dir.path()).args(arguments).stdout(Stdio::null()).stderr(said).spawn().unwrap()
+        self.spawn_to(arguments, "/dev/null", log)
+    }
+
+    /// One whose output is looked at too.
+    pub fn spawn_to(&self, arguments: &[&str], out: &str, log: &str) -> Child {
+        let file = |name| File::create(self.path(name)).unwrap();
+        program(self.dir.path()).args(arguments).stdout(file(out)).stderr(file(log)).spawn().unwrap()
     }
 
     pub fn caller(&self, agent: &str) -> Caller {
