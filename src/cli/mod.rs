@@ -26,6 +26,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{self, Config, ConfigError, Flags};
@@ -114,7 +115,7 @@ pub(crate) type Outcome = Result<u8, String>;
 
 /// Runs the command that the arguments name.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| behind_the_command(error).exit());
     let command = cli.command.unwrap_or(Command::Serve(cli.serve));
     if !matches!(command, Command::Listen(_) | Command::Install(_)) {
         // Whatever a relay keeps is its owner's alone. Commands that run others' programs leave theirs as it is.
@@ -160,6 +161,15 @@ pub(crate) fn harmless(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
+/// Says where options stand, to who puts them before the command.
+fn behind_the_command(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::String(command)) = error.get(ContextKind::InvalidSubcommand).filter(|_| error.kind() == ErrorKind::ArgumentConflict) {
+        let tip = format!("options stand behind the command: hermes-bridge {command} ..");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
+}
+
 /// Closes the store of an engine that has stopped.
 pub(crate) async fn close(engine: Arc<Engine>) -> Result<(), String> {
     let well = tokio::task::spawn_blocking(move || engine.close()).await;
@@ -190,10 +200,17 @@ pub(crate) fn many_threads() -> Result<tokio::runtime::Runtime, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{CommandFactory, Parser};
 
     #[test]
     fn the_arguments_are_well_formed() {
         super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn who_puts_options_before_the_command_hears_where_they_stand() {
+        let said = |args: &str| super::behind_the_command(super::Cli::try_parse_from(args.split(' ')).err().unwrap()).to_string();
+        assert!(said("hermes-bridge --config x check").contains("tip: options stand behind the command: hermes-bridge check .."));
+        assert!(!said("hermes-bridge ask --as a --token b --to c x").contains("tip"));
     }
 }
