@@ -14,8 +14,8 @@ use super::tables::{EXCHANGES, FORMAT, LOG, OPEN};
 use super::{StoreError, read, record, tables};
 use crate::core::ids::{AgentName, Millis, Seq};
 
-/// Records read, newest first, to see whether they can be.
-const SAMPLE: usize = 200;
+/// Rows of the log read, the newest, to see whether they can be; all of them in a deep look.
+const SAMPLE: usize = 1_000;
 
 /// What a store holds.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct Look {
     pub open: u64,
     /// When the newest exchange was asked.
     pub newest: Option<Millis>,
+    /// Rows that are damaged: what stands in them is left out of everything.
+    pub unreadable: u64,
     /// The last position of the log.
     pub last: Seq,
     /// Facts that only the journal has: the next start takes them up.
@@ -55,19 +57,24 @@ pub fn look(dir: &Path, deep: bool) -> Result<Look, StoreError> {
     match tables::format(&database)? {
         None => Ok(Look::default()),
         Some(found) if found > FORMAT => Err(StoreError::Newer { path, found, known: FORMAT }),
-        Some(format) => inside(&database, format, dir),
+        Some(format) => inside(&database, format, dir, if deep { usize::MAX } else { SAMPLE }),
     }
 }
 
-fn inside(database: &Database, format: u64, dir: &Path) -> Result<Look, StoreError> {
+fn inside(database: &Database, format: u64, dir: &Path, rows: usize) -> Result<Look, StoreError> {
     let read = database.begin_read()?;
-    let last = Seq(read.open_table(LOG)?.last()?.map_or(0, |(seq, _)| seq.value()));
-    let newest = read::newest(&read, None, SAMPLE)?;
+    let log = read.open_table(LOG)?;
+    let last = Seq(log.last()?.map_or(0, |(seq, _)| seq.value()));
+    let mut unreadable = 0;
+    for row in log.iter()?.rev().take(rows) {
+        unreadable += u64::from(record::decode(row?.1.value()).is_err());
+    }
     Ok(Look {
         format,
         exchanges: read.open_table(EXCHANGES)?.len()?,
         open: read.open_table(OPEN)?.len()?,
-        newest: newest.first().map(|record| record.asked.at),
+        newest: read::newest(&read, None, 1)?.first().map(|record| record.asked.at),
+        unreadable,
         last,
         in_journal: in_journal(dir, last)?,
         seen: read::presence(&read)?.into_iter().map(|(name, at, _)| (name, at)).collect(),
@@ -147,6 +154,21 @@ mod tests {
             (found.format, found.last, found.exchanges, found.open, found.in_journal, found.newest),
             (FORMAT, Seq(80), 40, 0, 0, Some(Millis(40)))
         );
+    }
+
+    #[test]
+    fn damaged_rows_are_counted_the_newest_or_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        put(&store, (1..=SAMPLE as u128).flat_map(|n| [ask(n), end(n, Outcome::Answered)]).collect());
+        assert_eq!(store.exchange_count().unwrap(), SAMPLE as u64);
+        let write = store.database().unwrap().begin_write().unwrap();
+        for seq in [3, 2 * SAMPLE as u64 - 1] {
+            write.open_table(LOG).unwrap().insert(seq, b"no row".as_slice()).unwrap();
+        }
+        write.commit().unwrap();
+        drop(store);
+        assert_eq!((look(dir.path(), false).unwrap().unreadable, look(dir.path(), true).unwrap().unreadable), (1, 2));
     }
 
     #[test]

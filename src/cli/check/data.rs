@@ -106,7 +106,7 @@ fn closed(findings: &mut Findings, dir: &Path, deep: bool) -> Option<Look> {
         }
     };
     if deep {
-        findings.ok(topic, format!("store {}: every page was read and is whole", path.display()));
+        findings.ok(topic, format!("store {}: every page was read and is as its checksum says", path.display()));
     }
     inside(findings, &path, &look, now());
     index(findings, dir, Seq(look.last.0 + look.in_journal));
@@ -123,6 +123,10 @@ fn inside(findings: &mut Findings, path: &Path, look: &Look, now: Millis) {
     if (1..FORMAT).contains(&look.format) {
         let what = format!("store {shown}: format {}: the next start of this version brings it to {FORMAT}, and there is no way back", look.format);
         findings.warn(topic, what, "take a backup before, with the version that wrote it, or copy the data directory");
+    }
+    if look.unreadable > 0 {
+        let what = format!("store {shown}: {} rows cannot be read, and what stands in them is left out wherever the record is read", look.unreadable);
+        findings.bad(topic, what, "put a backup back with `hermes-bridge restore` if it matters; look at the disk");
     }
     if look.newest.is_some_and(|at| at > now.plus(60_000)) {
         let what = "the newest exchange lies in the future: the clock was set back";
@@ -217,10 +221,11 @@ mod tests {
         let look = Look { format: FORMAT, exchanges: 3, newest: Some(now), ..Look::default() };
         let [(Level::Ok, what, _)] = &about(&look)[..] else { panic!() };
         assert!(what.contains("3 exchanges") && !what.contains("journal"), "{what}");
-        let all = about(&Look { format: 1, in_journal: 4, newest: Some(now.plus(61_000)), ..look });
+        let all = about(&Look { format: 1, in_journal: 4, unreadable: 2, newest: Some(now.plus(61_000)), ..look });
         assert!(all[0].1.contains("4 facts more are in the journal"), "{all:?}");
         assert!(all[1].0 == Level::Warning && all[1].1.contains("format 1") && all[1].2.contains("with the version that wrote it"), "{all:?}");
-        assert!(all[2].0 == Level::Wrong && all[2].1.contains("future") && all[2].2.contains("set the clock"), "{all:?}");
+        assert!(all[2].0 == Level::Wrong && all[2].1.contains("2 rows cannot be read") && all[2].2.contains("restore"), "{all:?}");
+        assert!(all[3].0 == Level::Wrong && all[3].1.contains("future") && all[3].2.contains("set the clock"), "{all:?}");
     }
 
     #[test]
