@@ -168,9 +168,7 @@ impl TooMuch {
 
     /// The same for a peer with which no HTTP was spoken yet.
     pub(super) fn bytes(&self, status: StatusCode) -> Vec<u8> {
-        let body = format!("{{\"error\":\"{}\"}}", self.sentence());
-        let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-type: application/json");
-        format!("{head}\r\nretry-after: {}\r\ncontent-length: {}\r\n\r\n{body}", self.seconds(), body.len()).into()
+        super::worded::raw(status, &format!("retry-after: {}\r\n", self.seconds()), &self.sentence())
     }
 }
 

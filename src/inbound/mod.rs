@@ -20,6 +20,7 @@ mod turned;
 mod ui;
 mod untaken;
 mod websocket;
+mod worded;
 
 pub use server::serve;
 

@@ -25,6 +25,7 @@ use tokio_util::task::TaskTracker;
 use super::gate::{Gate, Share, TooMuch};
 use super::peer::Peer;
 use super::turned::Turned;
+use super::worded::Worded;
 use super::{Body, alive, auth, body, error, hosts, mcp, metrics, peer, refused, routes, ui, websocket};
 use crate::config::DoorLimits;
 use crate::engine::{Engine, caller};
@@ -34,7 +35,7 @@ const FIRST_BYTE: Duration = Duration::from_secs(10);
 /// For the first request, for the head of each, and between two: shorter breaks clients that keep connections for later.
 const HEADER: Duration = Duration::from_secs(75);
 /// What Node takes too. Of each connection so much may be half sent: it is most of what ten thousand hostile ones can hold.
-const MAX_HEAD: usize = 16 * 1024;
+pub(super) const MAX_HEAD: usize = 16 * 1024;
 /// What a page's form brings: an answer that a person writes, percent-encoded.
 const MAX_FORM: usize = 1 << 20;
 /// What is still under way at a stop gets so long to end.
@@ -132,7 +133,7 @@ fn connection(tcp: TcpStream, from: SocketAddr, router: Router, graceful: &Grace
             .max_header_list_size(MAX_HEAD as u32);
         let (engine, asked) = (router.engine.clone(), Arc::<AtomicBool>::default());
         let service = PerConnection { router, from, place, asked: asked.clone() };
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(tcp), service).into_owned();
+        let connection = builder.serve_connection_with_upgrades(Worded::new(TokioIo::new(tcp)), service).into_owned();
         let mut connection = std::pin::pin!(watcher.watch(connection));
         let ended = tokio::select! {
             ended = &mut connection => ended,

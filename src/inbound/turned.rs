@@ -15,9 +15,9 @@ use super::alive;
 /// So many at once are waited for; the next hear at once what they can, for a flood gets no tasks.
 const HEARD: usize = 64;
 /// For the request to begin, and for the client to close.
-const TIME: Duration = Duration::from_secs(1);
+pub(super) const TIME: Duration = Duration::from_secs(1);
 /// Of a request so much is read, and thrown away.
-const READ: u64 = 64 * 1024;
+pub(super) const READ: usize = 64 * 1024;
 
 pub(super) struct Turned(Arc<Semaphore>);
 
@@ -45,7 +45,7 @@ async fn tell(mut tcp: TcpStream, answer: &[u8]) -> io::Result<()> {
     alive::speaks(&tcp, TIME).await;
     timeout(TIME, tcp.write_all(answer)).await??;
     tcp.shutdown().await?;
-    let mut rest = tcp.take(READ);
+    let mut rest = tcp.take(READ as u64);
     timeout(TIME, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await??;
     Ok(())
 }

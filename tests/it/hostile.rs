@@ -87,6 +87,26 @@ async fn malformed_http_is_refused_and_the_relay_serves_on() {
 }
 
 #[tokio::test]
+async fn a_head_that_is_too_long_and_what_is_no_http_are_told_so_in_words() {
+    let relay = Relay::start("", &["alice"]).await;
+    // No more than the relay reads after it has refused; what it never reads, the system takes for a broken connection.
+    let long = format!("GET /health HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(50_000));
+    for (bytes, status, why, noted) in [
+        (long.as_str(), "431 Request Header Fields Too Large", "a request's head has at most 16384 bytes", "more than 16384 bytes"),
+        ("what is this?\r\n\r\n", "400 Bad Request", "this is no HTTP request", "this is no HTTP"),
+    ] {
+        let mut stream = TcpStream::connect(relay.host()).await.unwrap();
+        stream.write_all(bytes.as_bytes()).await.unwrap();
+        let mut said = String::new();
+        soon("an answer", stream.read_to_string(&mut said)).await.unwrap();
+        let (head, body) = said.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{said}");
+        assert_eq!(serde_json::from_str::<Value>(body).unwrap(), json!({"error": why}));
+        relay.noted("refused_request", noted).await;
+    }
+}
+
+#[tokio::test]
 async fn errors_of_the_ordinary_routes_are_json() {
     let relay = Relay::start("", &["alice"]).await;
     for (path, expected) in [("/nothing", 404), ("/ui/api/nothing", 404), ("/bridge/connect", 401), ("/mcp", 401)] {
