@@ -120,7 +120,7 @@ impl Bot {
 
     /// Connects, again and again; ends only for what trying again cannot mend.
     async fn live(mut self) -> Outcome {
-        let mut retry = FIRST_RETRY_MS;
+        let (mut retry, mut told) = (FIRST_RETRY_MS, String::new());
         loop {
             // Resolved each time: a token lent by the relay ends with the relay.
             let ended = match self.args.identity.resolve() {
@@ -130,6 +130,7 @@ impl Bot {
                     Ok(socket) => {
                         retry = FIRST_RETRY_MS;
                         super::complain(&format!("connected to {}", relay.url));
+                        told.clear();
                         self.converse(socket).await
                     }
                 },
@@ -137,7 +138,12 @@ impl Bot {
             match ended {
                 Ended::Fatal(why) => return Err(why),
                 Ended::Stopped => return Ok(0),
-                Ended::Lost(why) => super::complain(&format!("{why}; trying again")),
+                // Once, however long it lasts.
+                Ended::Lost(why) if why == told => {}
+                Ended::Lost(why) => {
+                    super::complain(&format!("{why}; trying again"));
+                    told = why;
+                }
             }
             self.rest(jittered(retry)).await;
             retry = (retry * 2).min(LAST_RETRY_MS);

@@ -92,12 +92,20 @@ impl Connection {
     async fn report(&self, id: RequestId, tell: impl FnOnce(&mut Relay, Millis, &mut Vec<Effect>) -> bool) -> Result<bool, StoreError> {
         let permit = self.engine.store.reserve().await?;
         let mut out = Vec::new();
-        let mut relay = self.engine.relay();
-        if tell(&mut relay, self.engine.now(), &mut out) {
-            self.engine.metrics().extended(self.name.as_str());
-        }
-        drop(self.engine.carry(permit, out));
-        Ok(relay.was_asked(&self.name, id))
+        let known = {
+            let mut relay = self.engine.relay();
+            if tell(&mut relay, self.engine.now(), &mut out) {
+                self.engine.metrics().extended(self.name.as_str());
+            }
+            drop(self.engine.carry(permit, out));
+            relay.was_asked(&self.name, id)
+        };
+        // What ended long ago, or before the relay was started, only history knows. One that cannot be read accuses nobody.
+        let asked_of = async || match self.engine.read(move |store| store.record(id)).await {
+            Ok(record) => record.is_some_and(|record| *record.asked.to == *self.name.as_str()),
+            Err(_) => true,
+        };
+        Ok(known || asked_of().await)
     }
 
     /// The bot closed with a goodbye.
