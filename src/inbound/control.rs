@@ -16,7 +16,7 @@ use crate::config::{Secret, local_url};
 use crate::core::ids::{AgentName, ConversationId};
 use crate::core::outcome::moment;
 use crate::engine::{Engine, Kind, Progress, Unwanted};
-use crate::wire::control::{AgentRow, Answer, Command, ErasureRow, ViewerRow};
+use crate::wire::control::{AgentRow, Answer, Command, ErasureRow, ExportRow, ViewerRow};
 
 /// Who acts here, in the security log.
 const COMMAND: &str = "command line";
@@ -133,7 +133,10 @@ async fn carry_out(engine: &Arc<Engine>, command: Command, bound: SocketAddr) ->
         }
         Command::About => {
             let troubles = engine.troubles().into_iter().map(str::to_owned).collect();
-            Answer::About { version: env!("CARGO_PKG_VERSION").to_owned(), listen: bound.to_string(), troubles }
+            let last = engine.last_seq().0;
+            let row = |(sink, upto, quiet): (&str, u64, u64)| ExportRow { sink: sink.to_owned(), behind: last.saturating_sub(upto), quiet };
+            let exports = engine.metrics().exported().map(row).collect();
+            Answer::About { version: env!("CARGO_PKG_VERSION").to_owned(), listen: bound.to_string(), troubles, exports }
         }
         Command::Backup { dir } => done(engine.begin_backup(dir).map(drop)),
         Command::Erase { conversation, agent, dry_run } => erase(engine, conversation.as_deref(), agent.as_deref(), dry_run),

@@ -50,6 +50,7 @@ pub struct Export {
     pub cursor: Counter,
     /// Seconds since 1970.
     last_success: Counter,
+    begun: u64,
 }
 
 /// What is true at the moment of reading.
@@ -90,7 +91,7 @@ impl Default for Metrics {
 impl Default for Export {
     fn default() -> Self {
         let requests = std::iter::repeat_with(Counter::default).take(600).collect();
-        Self { spans: Family::default(), requests, cursor: Counter::default(), last_success: Counter::default() }
+        Self { spans: Family::default(), requests, cursor: Counter::default(), last_success: Counter::default(), begun: seconds() }
     }
 }
 
@@ -133,6 +134,11 @@ impl Metrics {
     }
 
     /// Does `with` to one way out.
+    /// Of each way out: up to where in the log everything is exported, and for how many seconds no request was taken.
+    pub fn exported(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        self.exports.each().map(|(sink, export)| (sink, export.cursor.get(), seconds().saturating_sub(export.last_success.get().max(export.begun))))
+    }
+
     pub fn export(&self, sink: &'static str, with: impl FnOnce(&Export)) {
         if let Some(export) = self.exports.get_or(sink, Export::default) {
             with(export);
@@ -146,6 +152,11 @@ impl Metrics {
     }
 }
 
+/// Since 1970.
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
 impl Export {
     /// A request was answered with this status, or (0) not at all.
     pub fn requested(&self, status: u16) {
@@ -153,7 +164,7 @@ impl Export {
             counter.one();
         }
         if (200..300).contains(&status) {
-            self.last_success.set(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()));
+            self.last_success.set(seconds());
         }
     }
 }

@@ -87,9 +87,21 @@ pub enum Answer {
         listen: String,
         /// Why it cannot do all its work at the moment.
         troubles: Vec<String>,
+        #[serde(default)]
+        exports: Vec<ExportRow>,
     },
     Erasures(Vec<ErasureRow>),
     Failed(String),
+}
+
+/// One way out, and how far it is.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
+pub struct ExportRow {
+    pub sink: String,
+    /// Positions of the log that it has not passed.
+    pub behind: u64,
+    /// For so many seconds no request of it was taken; at most since the start.
+    pub quiet: u64,
 }
 
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]

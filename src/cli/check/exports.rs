@@ -10,7 +10,11 @@ use super::network::cause;
 use crate::cli::progress::timed;
 use crate::config::{Config, Langfuse, Otlp};
 use crate::outbound::{self, Verdict};
+use crate::wire::control::ExportRow;
 
+/// With something to send, and nothing taken for so many seconds, it stands still.
+const STILL: u64 = 600;
+const STANDS: &str = "look at what is said of it above and in the relay's log, which has the reason; nothing is lost";
 const PATIENCE: Duration = Duration::from_secs(10);
 const WAIT: &str = "look at base_url and at the network; finished exchanges wait in the log until it is back, none is lost";
 const WAIT_OTLP: &str =
@@ -22,6 +26,21 @@ pub(super) fn check(findings: &mut Findings, config: &Config) {
     }
     if let Some(section) = &config.otlp {
         otlp(findings, section);
+    }
+}
+
+/// How far the running relay's exports are.
+pub(super) fn standing(findings: &mut Findings, exports: &[ExportRow]) {
+    for ExportRow { sink, behind, quiet } in exports {
+        match behind {
+            0 => findings.ok("export", format!("export to {sink}: has followed the log to its end")),
+            n if *quiet <= STILL => findings.ok("export", format!("export to {sink}: goes on, {n} positions of the log before it")),
+            n => {
+                let what =
+                    format!("export to {sink}: stands still with {n} positions of the log before it; nothing was taken for {} minutes", quiet / 60);
+                findings.warn("export", what, STANDS);
+            }
+        }
     }
 }
 
@@ -92,4 +111,23 @@ async fn json(request: reqwest::RequestBuilder) -> Result<Value, No> {
         return Err(No { why: format!("it answers {status}"), refused: matches!(status.as_u16(), 401 | 403) });
     }
     serde_json::from_slice(&outbound::answer(answer).await).map_err(|e| for_now(format!("what it says is no JSON: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Level;
+    use super::*;
+
+    #[test]
+    fn an_export_that_stands_still_is_told_with_how_much_waits_and_since_when() {
+        let of = |behind, quiet| {
+            let mut findings = Findings::default();
+            standing(&mut findings, &[ExportRow { sink: "langfuse".into(), behind, quiet }]);
+            let found = findings.0.remove(0);
+            (found.level, found.what)
+        };
+        let levels = [of(0, 9_000).0, of(9, 600).0, of(9, 601).0];
+        assert_eq!(levels, [Level::Ok, Level::Ok, Level::Warning]);
+        assert!(of(9, 3_700).1.contains("9 positions") && of(9, 3_700).1.ends_with("for 61 minutes"), "{}", of(9, 3_700).1);
+    }
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::client::ask_running;
 use super::{ConfigArgs, Outcome};
 use crate::config::Config;
-use crate::wire::control::{AgentRow, Answer, Command};
+use crate::wire::control::{AgentRow, Answer, Command, ExportRow};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -72,6 +72,7 @@ struct Running {
     version: String,
     listen: String,
     agents: Vec<AgentRow>,
+    exports: Vec<ExportRow>,
 }
 
 pub(crate) fn run(args: CheckArgs) -> Outcome {
@@ -94,6 +95,7 @@ pub(crate) fn run(args: CheckArgs) -> Outcome {
         let look = data::check(&mut findings, config, running.as_ref(), args.deep);
         times::check(&mut findings, config);
         exports::check(&mut findings, config);
+        exports::standing(&mut findings, running.as_ref().map_or(&[], |r| &r.exports));
         match (&running, &look) {
             (Some(running), _) => bots::online(&mut findings, running),
             (None, Some(look)) => bots::last_seen(&mut findings, config, look),
@@ -151,7 +153,7 @@ fn running(findings: &mut Findings, config: &Config) -> Option<Running> {
         }
     };
     match ask_running(config, &Command::About) {
-        Ok(Some(Answer::About { version, listen, troubles })) => {
+        Ok(Some(Answer::About { version, listen, troubles, exports })) => {
             let ours = env!("CARGO_PKG_VERSION");
             if version != ours {
                 findings.warn(
@@ -163,12 +165,12 @@ fn running(findings: &mut Findings, config: &Config) -> Option<Running> {
             for trouble in &troubles {
                 findings.bad(topic, format!("the running relay says: {trouble}"), "look at its log; /ready says the same until it is over");
             }
-            Some(Running { version, listen, agents })
+            Some(Running { version, listen, agents, exports })
         }
         _ => {
             let (version, listen) = ("another".to_owned(), config.listen.to_string());
             findings.warn(topic, "the running relay is of another version", "restart it to bring it to this version");
-            Some(Running { version, listen, agents })
+            Some(Running { version, listen, agents, exports: Vec::new() })
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::rig::{Answer, Collector, Relay, text};
+use crate::rig::{Answer, Collector, Relay, text, until};
 
 #[tokio::test]
 async fn check_says_whether_langfuse_is_there_understands_and_takes_the_keys() {
@@ -81,4 +81,25 @@ async fn check_says_whether_a_collector_is_there_and_takes_what_it_would_get() {
     let (code, level, what, remedy) = found().await;
     assert_eq!((code, level.as_str()), (0, "warning"), "{what}");
     assert!(what.contains("takes nothing at the moment") && remedy.contains("4318") && remedy.contains("none is lost"), "{what}: {remedy}");
+}
+
+#[tokio::test]
+async fn check_says_how_far_the_running_relays_export_is() {
+    let mut collector = Collector::start().await;
+    let relay = Relay::start(&collector.langfuse(""), &["alice"]).await;
+    let found = async |part: &str| {
+        until(part, async || {
+            let ran = relay.run(&["check", "--json"]).await;
+            let report: Value = serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {ran:?}"));
+            let all = report["findings"].as_array().unwrap();
+            all.iter().find(|f| f["topic"] == "export" && text(f, "what").contains(part)).cloned()
+        })
+        .await
+    };
+    relay.caller("alice").ask("nobody", "what is refused is exported too").await;
+    until("it is exported", async || collector.requests().iter().any(|r| !r.spans.is_empty()).then_some(())).await;
+    assert_eq!(found("export to langfuse: has followed the log to its end").await["level"], "ok");
+    collector.close().await;
+    relay.caller("alice").ask("nobody", "and this waits").await;
+    assert_eq!(found("export to langfuse: goes on, ").await["level"], "ok");
 }
