@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 
-/// Silence until the system asks, then how often and how many times in vain: gone within two minutes.
-const IDLE: Duration = Duration::from_secs(60);
-const BETWEEN: Duration = Duration::from_secs(15);
-const TIMES: u32 = 4;
-/// What is sent may wait so long to be taken: a person may pause a download.
-#[cfg(target_os = "linux")]
-const UNTAKEN: Duration = Duration::from_secs(300);
+/// A comment on an idle stream of the page this often, so that a lost connection is noticed; costs a few bytes.
+pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(25);
+/// Silence until the system asks, then how often and how many times in vain.
+const IDLE: Duration = Duration::from_secs(20);
+const BETWEEN: Duration = Duration::from_secs(10);
+const TIMES: u32 = 3;
+/// What is sent may wait so long to be taken: an answer, or the comments on the stream of who waits.
+#[cfg(any(target_os = "linux", test))]
+const UNTAKEN: Duration = Duration::from_secs(30);
 
 pub(super) fn watch(tcp: &TcpStream) {
     let _ = tcp.set_nodelay(true);
@@ -33,4 +35,20 @@ pub(super) fn watch(tcp: &TcpStream) {
 pub(super) async fn speaks(tcp: &TcpStream, within: Duration) -> bool {
     let mut first = [0];
     matches!(tokio::time::timeout(within, tcp.peek(&mut first)).await, Ok(Ok(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_whose_network_is_gone_is_noticed_within_a_minute() {
+        assert!(IDLE + BETWEEN * TIMES < Duration::from_secs(60));
+        let flags = crate::config::Flags { config: Some("/dev/null".into()), ..Default::default() };
+        let call = crate::config::load(&flags, &|_| None).unwrap().keep_alive;
+        // It may go right after it has taken a comment, and the next is the first that waits.
+        for every in [call, KEEP_ALIVE] {
+            assert!(every + UNTAKEN < Duration::from_secs(60), "{every:?}");
+        }
+    }
 }

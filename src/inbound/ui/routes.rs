@@ -15,11 +15,9 @@ use super::view::{CLOCK, LANG, THEME, View};
 use super::{Ask, act, api, assets, door, export, live, login, security};
 use crate::core::ids::{ConversationId, Seq};
 use crate::engine::Engine;
+use crate::inbound::alive::KEEP_ALIVE;
 use crate::inbound::gate::Gate;
 use crate::inbound::peer::Peer;
-
-/// A comment on an idle event stream, so that a lost connection is noticed; costs a few bytes.
-const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(25);
 
 pub(in crate::inbound) fn routes(engine: Arc<Engine>, gate: Arc<Gate>) -> BoxedFilter<(Response,)> {
     let ask = ask(engine);
