@@ -36,6 +36,16 @@ pub enum Fact {
         id: RequestId,
         late: Arc<Late>,
     },
+    /// The answer that is recorded next comes when its asker's call has returned: it is to be handed over.
+    Owed {
+        id: RequestId,
+        at: Millis,
+    },
+    /// The asker has what was owed to it.
+    Taken {
+        id: RequestId,
+        at: Millis,
+    },
     /// An agent came or went.
     Presence {
         agent: AgentName,
@@ -65,7 +75,12 @@ impl Fact {
     pub fn request(&self) -> Option<RequestId> {
         match self {
             Self::Asked(asked) | Self::Refused(asked, _) => Some(asked.id),
-            Self::Queued { id, .. } | Self::Received { id, .. } | Self::Ended { id, .. } | Self::Late { id, .. } => Some(*id),
+            Self::Queued { id, .. }
+            | Self::Received { id, .. }
+            | Self::Ended { id, .. }
+            | Self::Late { id, .. }
+            | Self::Owed { id, .. }
+            | Self::Taken { id, .. } => Some(*id),
             Self::Presence { .. } | Self::Audit(_) | Self::Erased(_) => None,
         }
     }
@@ -93,6 +108,8 @@ pub enum Effect {
     Finish {
         asked: Arc<Asked>,
         end: Arc<End>,
+        /// If nobody waits, the asker is handed the answer when it can be.
+        owed: bool,
     },
     /// The bot at work may stop: nobody waits for it any more.
     Cancel {

@@ -194,6 +194,8 @@ pub struct Open {
     /// The moment under which the exchange stands in the relay's list of deadlines.
     pub due: Millis,
     pub work: Work,
+    /// The asker was told to go on with something else, or its waiting ended with the relay: an answer is owed to it.
+    pub excused: bool,
 }
 
 /// Asks without a key that are the same question: same parties, same conversation as asked for, same text.

@@ -145,7 +145,14 @@ impl Relay {
             self.loops.held(&one.asked);
             self.quotas.held(&one.asked);
             self.admit(now, one.asked, to, phase);
+            // Whoever waited comes back and waits again, or hears of it by itself.
+            self.excuse(id);
         }
+    }
+
+    /// The asker's call returns without the end: an answer is owed to it when it comes. `false` if it has ended.
+    pub fn excuse(&mut self, id: RequestId) -> bool {
+        self.open.get_mut(&id).map(|open| open.excused = true).is_some()
     }
 
     /// A person lets bots go on that a loop limit has stopped, or takes part itself: what could stop this question counts anew.
@@ -245,7 +252,7 @@ impl Relay {
         if let Some(twin) = Twin::of(&asked, &to) {
             self.twins.insert(twin, id);
         }
-        self.open.insert(id, Open { asked, to, phase, begun: now, due: Millis(u64::MAX), work: Work::default() });
+        self.open.insert(id, Open { asked, to, phase, begun: now, due: Millis(u64::MAX), work: Work::default(), excused: false });
         self.rearm(id);
     }
 
@@ -334,6 +341,10 @@ impl Relay {
         self.loops.ended(&open.asked);
         self.quotas.ended(&open.asked);
         let end = Arc::new(end);
+        let owed = open.excused && outcome == Outcome::Answered && !open.asked.from.is_reserved();
+        if owed {
+            out.push(Effect::Record(Fact::Owed { id, at: now }));
+        }
         out.push(Effect::Record(Fact::Ended { id, end: end.clone(), work: open.work }));
         if let Phase::Awake(Awake { on: Some(connection), .. }) = open.phase
             && (outcome == Outcome::Cancelled || end.by.is_some())
@@ -343,7 +354,7 @@ impl Relay {
         }
         let asked = open.asked;
         self.remember(Past { asked: asked.clone(), answered: outcome == Outcome::Answered, late: false, call });
-        out.push(Effect::Finish { asked, end });
+        out.push(Effect::Finish { asked, end, owed });
         self.advance(now, &open.to, out);
     }
 

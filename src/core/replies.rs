@@ -90,6 +90,9 @@ impl Relay {
         let (Reply::Answer(answer), false) = (reply, past.answered || past.late) else { return Replied::AlreadyAnswered };
         let late = Arc::new(Late { answer, at: now, call: call.clone() });
         let asked = past.asked.clone();
+        if !asked.from.is_reserved() {
+            out.push(Effect::Record(Fact::Owed { id: asked.id, at: now }));
+        }
         out.push(Effect::Record(Fact::Late { id: asked.id, late: late.clone() }));
         self.remember(Past { late: true, call, ..past });
         out.push(Effect::LateAnswer { connection: self.hears_answers(&asked.from), asked, late });

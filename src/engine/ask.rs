@@ -92,8 +92,6 @@ pub enum Begun {
 /// An exchange that a caller waits for.
 pub struct Going {
     pub id: RequestId,
-    conversation: ConversationId,
-    to: Arc<str>,
     from: AgentName,
     waiting: Waiting,
     recorded: Option<oneshot::Receiver<Written>>,
@@ -141,7 +139,7 @@ impl Engine {
             (verdict, waiting.map(|waiting| (id, again, waiting)), done)
         };
         if let Some((id, again, waiting)) = going {
-            let going = Going { id, conversation, to, from: from.clone(), waiting, recorded: Some(done), deadline, again };
+            let going = Going { id, from: from.clone(), waiting, recorded: Some(done), deadline, again };
             return Ok(Begun::Going(going));
         }
         let durable = done.await == Ok(Written::Durable);
@@ -150,7 +148,7 @@ impl Engine {
         }
         Ok(Begun::Done(match verdict {
             Verdict::Queued { position, expires } if durable => {
-                self.excuse(id);
+                self.relay().excuse(id);
                 AskReport::Queued { id, conversation, to, position: Some(position), expires }
             }
             Verdict::Refused(refusal) => {
@@ -173,57 +171,45 @@ impl Engine {
             // The first may be on its way to the disk still; nobody hears of it before it is there.
             going.recorded().await;
         }
-        let Going { id, conversation, to, from, waiting, deadline, again, recorded } = going;
-        if again {
+        let Going { id, from, waiting, deadline, again, recorded } = going;
+        let (waiting, deadline) = if again {
             // Nobody waits for an absent agent: the first call did not either.
-            let deadline = if self.queued(id).is_some() { Instant::now() } else { deadline };
-            return Ok(match self.answer_of(&from, id, waiting, deadline).await? {
-                AnswerReport::Ended(ended) => AskReport::Ended(ended),
-                AnswerReport::Recorded(record) => AskReport::Recorded(record),
-                AnswerReport::StillWorking(asked) => self.unfinished(id, asked.conversation, asked.to.clone()),
-                AnswerReport::Queued { asked, expires } => {
-                    AskReport::Queued { id, conversation: asked.conversation, to: asked.to.clone(), position: None, expires }
-                }
-                AnswerReport::Unknown => return Err(StoreError::Down),
-            });
-        }
-        Ok(match self.wait(waiting, deadline).await {
-            Some(ended) => AskReport::Ended(ended),
-            None => {
-                // However long the disk takes: nobody is told to come back for what a crash could still undo.
-                if let Some(recorded) = recorded {
-                    let _ = recorded.await;
-                }
-                self.excuse(id);
-                self.unfinished(id, conversation, to)
+            (waiting, if self.queued(id).is_some() { Instant::now() } else { deadline })
+        } else {
+            if let Some(ended) = self.wait(waiting, deadline).await {
+                return Ok(AskReport::Ended(ended));
             }
+            // However long the disk takes: nobody is told to come back for what a crash could still undo.
+            if let Some(recorded) = recorded {
+                let _ = recorded.await;
+            }
+            (self.waiters.wait(id), Instant::now())
+        };
+        Ok(match self.answer_of(&from, id, waiting, deadline).await? {
+            AnswerReport::Ended(ended) => AskReport::Ended(ended),
+            AnswerReport::Recorded(record) => AskReport::Recorded(record),
+            AnswerReport::StillWorking(asked) => self.unfinished(&asked),
+            AnswerReport::Queued { asked, expires } => {
+                AskReport::Queued { id, conversation: asked.conversation, to: asked.to.clone(), position: None, expires }
+            }
+            AnswerReport::Unknown => return Err(StoreError::Down),
         })
     }
 
-    /// The asker goes on with something else: the answer is handed to it when it comes.
-    fn excuse(&self, id: RequestId) {
-        // What is open under this lock is heard of later, so the note does not stay for ever.
-        let relay = self.relay();
-        if relay.open(id).is_some() {
-            self.waiters.excuse(id);
-        }
-    }
-
-    fn unfinished(&self, id: RequestId, conversation: ConversationId, to: Arc<str>) -> AskReport {
-        AskReport::StillWorking { id, conversation, to, restarting: self.stopping.is_cancelled() }
+    fn unfinished(&self, asked: &Asked) -> AskReport {
+        AskReport::StillWorking { id: asked.id, conversation: asked.conversation, to: asked.to.clone(), restarting: self.stopping.is_cancelled() }
     }
 
     /// Takes up the waiting of an asker whose stream was cut. `None`: it has asked no such thing.
     pub async fn resume(self: &Arc<Self>, from: &AgentName, id: RequestId) -> Result<Option<Going>, StoreError> {
         let (begun, waiting) = (Instant::now(), self.waiters.wait(id));
         let record = self.read(move |store| store.record(id)).await?;
-        let Some(Record { asked, .. }) = record.filter(|r| r.asked.from == *from && self.is_kept(r)) else {
+        if !record.is_some_and(|r| r.asked.from == *from && self.is_kept(&r)) {
             hush(begun).await;
             return Ok(None);
-        };
+        }
         let deadline = Instant::now() + self.config().ask_max_wait;
-        let (conversation, to) = (asked.conversation, asked.to.clone());
-        Ok(Some(Going { id, conversation, to, from: from.clone(), waiting, recorded: None, deadline, again: true }))
+        Ok(Some(Going { id, from: from.clone(), waiting, recorded: None, deadline, again: true }))
     }
 
     /// Draws the ids and looks up what history has under the named conversation and key.
@@ -281,19 +267,34 @@ impl Engine {
         };
         let Some(record) = record.filter(|r| r.is_party(from) && self.is_kept(r)) else { return Ok(AnswerReport::Unknown) };
         if record.end.is_some() {
-            self.settle(from, id);
-            if record.late.is_some() && record.asked.from == *from {
-                self.handed.note(id);
-            }
-            return Ok(AnswerReport::Recorded(record));
+            return Ok(self.fetched(from, record));
         }
         if let Some(ended) = self.wait(waiting, deadline).await {
+            self.settle(from, id);
             return Ok(AnswerReport::Ended(ended));
+        }
+        let open = if record.asked.from == *from { self.relay().excuse(id) } else { true };
+        if !open && let Some(ended) = self.just_ended(id).await {
+            return Ok(self.fetched(from, ended));
         }
         Ok(match self.queued(id) {
             Some(expires) => AnswerReport::Queued { asked: record.asked, expires },
             None => AnswerReport::StillWorking(record.asked),
         })
+    }
+
+    fn fetched(&self, from: &AgentName, record: Record) -> AnswerReport {
+        self.settle(from, record.asked.id);
+        if record.late.is_some() && record.asked.from == *from {
+            self.handed.note(record.asked.id);
+        }
+        AnswerReport::Recorded(record)
+    }
+
+    /// What ended while its asker stopped waiting, and was on its way to the disk then. `None` while the disk refuses.
+    async fn just_ended(self: &Arc<Self>, id: RequestId) -> Option<Record> {
+        let _ = self.barrier(self.store.admit().await.ok()?).await;
+        self.read(move |store| store.record(id)).await.ok().flatten().filter(|record| record.end.is_some())
     }
 
     fn is_kept(&self, record: &Record) -> bool {

@@ -12,7 +12,6 @@ use crate::config::OnStoreFailure;
 use crate::core::effect::{Effect, Fact};
 use crate::core::exchange::Late;
 use crate::core::ids::RequestId;
-use crate::core::outcome::Outcome;
 use crate::core::trace;
 use crate::store::Written;
 
@@ -44,13 +43,16 @@ impl Engine {
                     self.links.send(connection, ToBot::Wake(wake));
                 }
                 Effect::Cancel { connection, id } => self.links.send(connection, ToBot::Cancelled(id)),
-                Effect::LateAnswer { connection, asked, late } => self.owe(connection, asked, late),
-                Effect::Finish { asked, end } => self.tell(Ended { asked, end, recorded }),
+                Effect::LateAnswer { connection, asked, late } => {
+                    self.owe(&asked);
+                    self.hand(connection, asked, late);
+                }
+                Effect::Finish { asked, end, owed } => self.tell(Ended { asked, end, recorded }, owed && recorded),
             }
         }
     }
 
-    fn tell(&self, ended: Ended) {
+    fn tell(&self, ended: Ended, owed: bool) {
         let Ended { asked, end, .. } = &ended;
         let took = end.at.since(asked.at);
         self.metrics().ended(&asked.to, end.outcome.word(), Duration::from_millis(took));
@@ -60,16 +62,14 @@ impl Engine {
             trace_id = trace::trace_id(asked.conversation), span_id = trace::span_id(asked.id),
             "exchange ended"
         );
-        if self.waiters.finish(&ended) && ended.recorded && ended.end.outcome == Outcome::Answered {
-            self.hand_over(&ended);
+        // Before anybody hears: whoever waits settles it.
+        if owed {
+            self.owe(asked);
         }
-    }
-
-    /// An answer whose asker was told to go on meanwhile.
-    fn hand_over(&self, Ended { asked, end, .. }: &Ended) {
-        let connection = self.relay().hears_answers(&asked.from);
-        let late = Late { answer: end.text.clone(), at: end.at, call: None };
-        self.owe(connection, asked.clone(), Arc::new(late));
+        if !self.waiters.finish(&ended) && owed {
+            let connection = self.relay().hears_answers(&ended.asked.from);
+            self.hand(connection, ended.asked.clone(), Arc::new(Late { answer: ended.end.text.clone(), at: ended.end.at, call: None }));
+        }
     }
 
     /// A question that could not be recorded where only recorded ones may be asked, or kept. The housekeeper ends it.
@@ -84,11 +84,11 @@ impl Engine {
             let next = self.relay().next_deadline();
             self.chores.armed.store(next.map_or(u64::MAX, |at| at.0), Ordering::Release);
             let sleep_until = next.map_or_else(|| tokio::time::Instant::now() + Duration::from_secs(3600), |at| self.clock.instant(at));
-            tokio::select! {
-                () = tokio::time::sleep_until(sleep_until) => {}
-                () = self.chores.wake.notified() => {}
-                () = self.stopping.cancelled() => return,
-            }
+            let last = tokio::select! {
+                () = tokio::time::sleep_until(sleep_until) => false,
+                () = self.chores.wake.notified() => false,
+                () = self.stopping.cancelled() => true,
+            };
             let Ok(permit) = self.store.reserve().await else { return };
             let mut out = Vec::new();
             let mut relay = self.relay();
@@ -100,8 +100,12 @@ impl Engine {
             for id in Chores::take(&self.chores.unrecorded) {
                 relay.abandon(now, id, &mut out);
             }
+            out.extend(Chores::take(&self.chores.taken).into_iter().map(|id| Effect::Record(Fact::Taken { id, at: now })));
             relay.tick(now, &mut out);
             drop(self.carry(permit, out));
+            if last {
+                return;
+            }
         }
     }
 }

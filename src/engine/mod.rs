@@ -107,6 +107,8 @@ struct Chores {
     armed: AtomicU64,
     gone: Mutex<Vec<(ConnectionId, bool)>>,
     unrecorded: Mutex<Vec<RequestId>>,
+    /// Handed over.
+    taken: Mutex<Vec<RequestId>>,
 }
 
 impl Engine {
@@ -126,9 +128,6 @@ impl Engine {
         if !open.is_empty() {
             tracing::info!(open = open.len(), "took up the exchanges that were open");
         }
-        let waiters = Arc::<waiters::Waiters>::default();
-        // Whoever waited comes back and waits again, or hears of it by itself.
-        open.iter().for_each(|one| waiters.excuse(one.asked.id));
         relay.restore(now, open);
         relay.set_paused(person::kept(&store)?);
         let door = door::Door::kept(&store)?;
@@ -140,7 +139,7 @@ impl Engine {
             door,
             audit: audit::Audit::default(),
             links: links::Links::default(),
-            waiters,
+            waiters: Arc::default(),
             clock,
             next_connection: AtomicU64::new(1),
             chores: Chores::default(),
@@ -152,6 +151,7 @@ impl Engine {
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
+        engine.owe_on(engine.store.owed()?);
         engine.name_agents();
         engine.keep("the housekeeper", Self::keep_house);
         engine.keep("the security log", Self::keep_audit);

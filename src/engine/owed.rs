@@ -1,11 +1,12 @@
-//! Answers that come when their asker's call has returned: owed to its socket until it has taken them. A frame that was sent is
-//! not taken yet, for the connection may be dead; each is followed by a ping, and its pong says that it came through.
+//! Answers that come when their asker's call has returned: owed to it until it has taken them, across restarts too. A frame
+//! that was sent is not taken yet, for the connection may be dead; each is followed by a ping, and its pong says that it came
+//! through.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Engine;
 use super::links::ToBot;
+use super::{Chores, Engine};
 use crate::core::exchange::{Asked, End, Late, Record};
 use crate::core::ids::{AgentName, ConnectionId, RequestId};
 use crate::core::outcome::Outcome;
@@ -13,20 +14,18 @@ use crate::core::outcome::Outcome;
 /// Of one asker. What is forgotten waits for `get_answer`, and is told as a note with the next result if it was late.
 const MAX_OWED: usize = 64;
 
-/// In memory: after a restart what had ended before it waits for `get_answer` too.
 #[derive(Default)]
 pub(super) struct Owed(Mutex<HashMap<AgentName, VecDeque<RequestId>>>);
 
 impl Owed {
-    fn add(&self, asker: &AgentName, id: RequestId) {
+    /// What is forgotten for it.
+    fn add(&self, asker: &AgentName, id: RequestId) -> Option<RequestId> {
         let mut owed = self.lock();
         let to_asker = owed.entry(asker.clone()).or_default();
         if !to_asker.contains(&id) {
             to_asker.push_back(id);
         }
-        if to_asker.len() > MAX_OWED {
-            to_asker.pop_front();
-        }
+        if to_asker.len() > MAX_OWED { to_asker.pop_front() } else { None }
     }
 
     /// True if it was owed to this asker.
@@ -52,8 +51,27 @@ impl Owed {
 }
 
 impl Engine {
-    pub(super) fn owe(&self, connection: Option<ConnectionId>, asked: Arc<Asked>, late: Arc<Late>) {
-        self.owed.add(&asked.from, asked.id);
+    /// What an earlier run had yet to hand over.
+    pub(super) fn owe_on(&self, owed: Vec<(AgentName, RequestId)>) {
+        for (asker, id) in owed {
+            self.owe_to(&asker, id);
+        }
+    }
+
+    pub(super) fn owe(&self, asked: &Asked) {
+        // A person reads it on the page.
+        if !asked.from.is_reserved() {
+            self.owe_to(&asked.from, asked.id);
+        }
+    }
+
+    fn owe_to(&self, asker: &AgentName, id: RequestId) {
+        if let Some(forgotten) = self.owed.add(asker, id) {
+            self.strike(forgotten);
+        }
+    }
+
+    pub(super) fn hand(&self, connection: Option<ConnectionId>, asked: Arc<Asked>, late: Arc<Late>) {
         if let Some(connection) = connection {
             self.links.send(connection, ToBot::Answer(asked, late));
         }
@@ -63,7 +81,14 @@ impl Engine {
     pub(super) fn settle(&self, asker: &AgentName, id: RequestId) {
         if self.owed.settle(asker, id) {
             self.handed.note(id);
+            self.strike(id);
         }
+    }
+
+    /// Off the list on disk too. A kill before that costs the asker a second frame.
+    fn strike(&self, id: RequestId) {
+        Chores::note(&self.chores.taken, id);
+        self.chores.wake.notify_one();
     }
 
     /// Sends what is owed to an asker that came back, if its process takes such frames.
@@ -73,10 +98,11 @@ impl Engine {
         let (engine, asker) = (self.clone(), asker.clone());
         self.tasks.spawn(async move {
             for id in ids {
-                match engine.read(move |store| store.record(id)).await.ok().flatten().and_then(answer_of) {
-                    Some((asked, late)) => engine.links.send(connection, ToBot::Answer(asked, late)),
-                    // Erased, or the disk fails: whoever asks for it is told.
-                    None => _ = engine.owed.settle(&asker, id),
+                match engine.read(move |store| store.record(id)).await.map(|record| record.and_then(answer_of)) {
+                    Ok(Some((asked, late))) => engine.links.send(connection, ToBot::Answer(asked, late)),
+                    // Erased.
+                    Ok(None) => engine.settle(&asker, id),
+                    Err(error) => tracing::debug!(%error, request_id = %id, "an answer waits for its asker's next return"),
                 }
             }
         });

@@ -1,7 +1,7 @@
 //! Who waits for which exchange to end. A waiter is in place before the exchange can end; one that stops waiting takes
 //! itself away, and the exchange goes on without it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
@@ -24,8 +24,6 @@ type ByRequest = HashMap<RequestId, Vec<(u64, oneshot::Sender<Ended>)>>;
 pub struct Waiters {
     next: std::sync::atomic::AtomicU64,
     waiting: Mutex<ByRequest>,
-    /// Open exchanges whose askers do not wait any more; each ends and leaves.
-    excused: Mutex<HashSet<RequestId>>,
 }
 
 impl Waiters {
@@ -36,21 +34,15 @@ impl Waiters {
         Waiting { id, number, receiver, waiters: self.clone() }
     }
 
-    /// The asker was told to go on with something else: it hears of the end by itself, if it can.
-    pub fn excuse(&self, id: RequestId) {
-        self.excused.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
-    }
-
-    /// Tells everybody who waits. True if the asker was excused and nobody waits.
+    /// Tells everybody who waits. False if nobody does.
     pub fn finish(&self, ended: &Ended) -> bool {
         let waiting = self.lock().remove(&ended.asked.id).unwrap_or_default();
-        let excused = self.excused.lock().unwrap_or_else(PoisonError::into_inner).remove(&ended.asked.id);
         let mut heard = false;
         for (_, sender) in waiting {
             // Whoever left meanwhile finds the answer with get_answer.
             heard |= sender.send(ended.clone()).is_ok();
         }
-        excused && !heard
+        heard
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, ByRequest> {

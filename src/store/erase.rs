@@ -7,7 +7,7 @@ use redb::{Key, ReadTransaction, ReadableTable, ReadableTableMetadata, Table, Ta
 
 use super::read::readable;
 use super::record::{NOTHING, decode, is_beside};
-use super::tables::{ERASED, EXCHANGES, KEYS, LOG, SECURITY, THREADS, Visitor, visit};
+use super::tables::{ERASED, EXCHANGES, KEYS, LOG, OWED, SECURITY, THREADS, Visitor, visit};
 use super::{Store, StoreError};
 use crate::core::audit::Kind;
 use crate::core::effect::{Erasure, Fact};
@@ -262,7 +262,7 @@ impl Pick {
                 }
                 let Some(fact) = readable(decode(bytes.value()))? else { continue };
                 let at = match &fact {
-                    Fact::Presence { at, .. } => Some(*at),
+                    Fact::Presence { at, .. } | Fact::Taken { at, .. } => Some(*at),
                     Fact::Erased(erasure) => Some(erasure.at),
                     _ => None,
                 };
@@ -288,12 +288,13 @@ pub(super) struct Tables<'a, 't> {
 impl Tables<'_, '_> {
     /// `seq` is the fact's own position: nothing after it is touched.
     pub(super) fn erase(&mut self, write: &WriteTransaction, erasure: &Erasure, seq: u64) -> Result<(), StoreError> {
-        let (mut gone, mut security) = (0, write.open_table(SECURITY)?);
+        let (mut gone, mut security, mut owed) = (0, write.open_table(SECURITY)?, write.open_table(OWED)?);
         for id in &erasure.ids {
             let id = id.as_u128();
             let Some((asked, ended, late)) = self.exchanges.remove(id)?.map(|p| p.value()) else { continue };
             gone += 1;
             self.open.remove(id)?;
+            owed.remove(id)?;
             let question = self.log.remove(asked)?.map(|row| decode(row.value()));
             for position in [ended, late] {
                 self.log.remove(position)?;

@@ -10,11 +10,20 @@ pub(super) fn from(found: u64, write: &WriteTransaction) -> Result<(), StoreErro
     if found < 2 {
         to_2(write)?;
     }
+    if found < 3 {
+        to_3(write)?;
+    }
     Ok(())
 }
 
 /// Format 2 has the table of erasures and facts that erase. What format 1 holds is the same in it; an older version would
 /// stop at such a fact, so the number keeps it away.
 fn to_2(_write: &WriteTransaction) -> Result<(), StoreError> {
+    Ok(())
+}
+
+/// Format 3 has the table of answers that are to be handed over and the facts that fill and empty it. What was owed before
+/// was in memory alone.
+fn to_3(_write: &WriteTransaction) -> Result<(), StoreError> {
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
 use super::record::{StoredAgent, decode, is_end};
-use super::tables::{AGENTS, CURSORS, EXCHANGES, KEPT, KEYS, LOG, OPEN, PRESENCE, SECURITY, StoredOpen, THREADS};
+use super::tables::{AGENTS, CURSORS, EXCHANGES, KEPT, KEYS, LOG, OPEN, OWED, PRESENCE, SECURITY, StoredOpen, THREADS};
 use super::{Store, StoreError};
 use crate::core::audit::{Event, Kind};
 use crate::core::effect::Fact;
@@ -207,6 +207,21 @@ impl Store {
         }
         restored.sort_by_key(|(seq, _)| *seq);
         Ok(restored.into_iter().map(|(_, one)| one).collect())
+    }
+
+    /// The answers that are yet to be handed over, oldest first, with those who asked.
+    pub fn owed(&self) -> Result<Vec<(AgentName, RequestId)>, StoreError> {
+        let read = self.read()?;
+        let (exchanges, log) = (read.open_table(EXCHANGES)?, read.open_table(LOG)?);
+        let mut owed = Vec::new();
+        for row in read.open_table(OWED)?.iter()? {
+            let id = row?.0.value();
+            let Some((asked, ..)) = exchanges.get(id)?.map(|p| p.value()) else { continue };
+            if let Some(Some(Fact::Asked(asked))) = log.get(asked)?.map(|row| readable(decode(row.value()))).transpose()? {
+                owed.push((asked.from.clone(), RequestId::from_u128(id)));
+            }
+        }
+        Ok(owed)
     }
 
     /// When each agent was last seen, and whether it was connected when the relay ended.

@@ -42,6 +42,14 @@ enum StoredFact {
         id: String,
         late: StoredLate,
     },
+    Owed {
+        id: String,
+        at: u64,
+    },
+    Taken {
+        id: String,
+        at: u64,
+    },
     Audit {
         at: u64,
         kind: String,
@@ -217,6 +225,8 @@ pub(super) fn encode(fact: &Fact) -> Result<Vec<u8>, StoreError> {
         Fact::Late { id, late } => {
             StoredFact::Late { id: id.to_string(), late: StoredLate { answer: late.answer.clone(), at: late.at.0, call: late.call.clone() } }
         }
+        Fact::Owed { id, at } => StoredFact::Owed { id: id.to_string(), at: at.0 },
+        Fact::Taken { id, at } => StoredFact::Taken { id: id.to_string(), at: at.0 },
         Fact::Audit(event) => {
             let Event { at, kind, who, address, what, times, request } = &**event;
             let (kind, request) = (kind.word().to_owned(), request.map(|r| r.to_string()));
@@ -236,9 +246,11 @@ pub(super) fn is_end(bytes: &[u8]) -> bool {
     bytes.starts_with(br#"{"t":"ended""#) || bytes.starts_with(br#"{"t":"refused""#)
 }
 
-/// Whether this row is of those that stand beside exchanges and hold no text: arrivals, queueing, comings and goings.
+/// Whether this row is of those that stand beside exchanges and hold no text: arrivals, queueing, handing over, comings and
+/// goings.
 pub(super) fn is_beside(bytes: &[u8]) -> bool {
-    [r#"{"t":"received""#, r#"{"t":"queued""#, r#"{"t":"presence""#, r#"{"t":"erased""#].iter().any(|tag| bytes.starts_with(tag.as_bytes()))
+    let tag = bytes.strip_prefix(br#"{"t":""#).and_then(|rest| rest.split(|b| *b == b'"').next());
+    tag.is_some_and(|tag| [&b"received"[..], b"queued", b"owed", b"taken", b"presence", b"erased"].contains(&tag))
 }
 
 /// What stands in the log where a fact leaves nothing: a late answer to an exchange that was erased meanwhile, or the removal
@@ -260,6 +272,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Fact, StoreError> {
             let late = Late { answer: late.answer, at: Millis(late.at), call: late.call };
             Fact::Late { id: request(&id)?, late: Arc::new(late) }
         }
+        StoredFact::Owed { id, at } => Fact::Owed { id: request(&id)?, at: Millis(at) },
+        StoredFact::Taken { id, at } => Fact::Taken { id: request(&id)?, at: Millis(at) },
         StoredFact::Audit { at, kind, who, address, what, times, request: about } => {
             let kind = Kind::parse(&kind).ok_or_else(|| bad(format!("unknown kind {kind:?}")))?;
             let about = about.as_deref().map(request).transpose()?;

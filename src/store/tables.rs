@@ -12,7 +12,7 @@ use crate::core::exchange::keep_holder;
 use crate::core::ids::{AgentName, RequestId, Seq};
 
 /// The number of this layout. A file with a larger one is not touched.
-pub const FORMAT: u64 = 2;
+pub const FORMAT: u64 = 3;
 
 /// Position -> fact (JSON).
 pub(super) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
@@ -22,6 +22,8 @@ pub(super) const EXCHANGES: TableDefinition<'_, u128, (u64, u64, u64)> = TableDe
 pub(super) const THREADS: TableDefinition<'_, (u128, u128), ()> = TableDefinition::new("threads");
 /// Requests that have not ended, with what a restart must know (JSON).
 pub(super) const OPEN: TableDefinition<'_, u128, &[u8]> = TableDefinition::new("open");
+/// Answers that their askers have yet to be handed.
+pub(super) const OWED: TableDefinition<'_, u128, ()> = TableDefinition::new("owed");
 /// (asker, key) -> request.
 pub(super) const KEYS: TableDefinition<'_, (&str, &str), u128> = TableDefinition::new("keys");
 /// Agent -> (last seen, online).
@@ -76,6 +78,7 @@ pub(super) fn visit(visitor: &mut impl Visitor) -> Result<(), StoreError> {
     visitor.table(EXCHANGES)?;
     visitor.table(THREADS)?;
     visitor.table(OPEN)?;
+    visitor.table(OWED)?;
     visitor.table(KEYS)?;
     visitor.table(PRESENCE)?;
     visitor.table(AGENTS)?;
@@ -157,6 +160,14 @@ pub(super) fn apply<'a>(write: &WriteTransaction, mut after: Seq, rows: impl Ite
                 if !set_position(&mut exchanges, *id, |p| p.2 = seq)? {
                     log.insert(seq, record::NOTHING)?;
                 }
+            }
+            Fact::Owed { id, .. } => {
+                if exchanges.get(id.as_u128())?.is_some() {
+                    write.open_table(OWED)?.insert(id.as_u128(), ())?;
+                }
+            }
+            Fact::Taken { id, .. } => {
+                write.open_table(OWED)?.remove(id.as_u128())?;
             }
             Fact::Erased(erasure) => {
                 let mut tables = erase::Tables { log: &mut log, exchanges: &mut exchanges, open: &mut open, threads: &mut threads };

@@ -7,6 +7,7 @@ use std::sync::mpsc::sync_channel;
 
 use super::*;
 use crate::core::audit::{Event, Kind};
+use crate::core::effect::Erasure;
 use crate::core::exchange::{Asked, End, Late, Record, Trail, WhenOffline, Work};
 use crate::core::ids::{ConversationId, Millis, RequestId};
 use crate::core::outcome::Outcome;
@@ -142,12 +143,33 @@ fn every_fact_survives_its_stored_form() {
         Fact::Ended { id, end: ended.clone(), work: Work::default() },
         Fact::Ended { id, end: ended, work: Work { delivered: Some(Millis(3)), heartbeats: 2, session: Some("s".into()) } },
         Fact::Late { id, late: Arc::new(Late { answer: "l".into(), at: Millis(4), call }) },
+        Fact::Owed { id, at: Millis(7) },
+        Fact::Taken { id, at: Millis(8) },
         Fact::Presence { agent: name("bob"), at: Millis(5), online: true },
         Fact::Audit(Arc::new(Event { request: Some(id), ..Event::new(Millis(6), Kind::Person, "owner", "1.2.3.4", "cancelled") })),
     ];
     for fact in facts {
         assert_eq!(record::decode(&record::encode(&fact).unwrap()).unwrap(), fact);
     }
+}
+
+#[test]
+fn what_is_owed_is_known_until_it_is_taken_or_erased() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let owe = |n: u128| Fact::Owed { id: RequestId::from_u128(n), at: Millis(1) };
+    for n in 1..=3 {
+        record(&store, vec![ask(n), owe(n), end(n, Outcome::Answered)]);
+    }
+    // Of what is not on record nothing is owed.
+    record(&store, vec![owe(9)]);
+    let owed = |store: &Store| store.owed().unwrap().iter().map(|(asker, id)| (asker.to_string(), id.as_u128())).collect::<Vec<_>>();
+    assert_eq!(owed(&store), [("alice".into(), 1), ("alice".into(), 2), ("alice".into(), 3)]);
+    record(&store, vec![Fact::Taken { id: RequestId::from_u128(2), at: Millis(2) }]);
+    let erasure = Erasure { ids: vec![RequestId::from_u128(1)], rows: Vec::new(), at: Millis(3), why: "test".into() };
+    record(&store, vec![Fact::Erased(Arc::new(erasure))]);
+    drop(store);
+    assert_eq!(owed(&Store::open(dir.path()).unwrap()), [("alice".into(), 3)]);
 }
 
 #[test]

@@ -215,6 +215,60 @@ async fn an_answer_that_came_while_its_asker_was_away_is_handed_over_when_it_is_
 }
 
 #[tokio::test]
+async fn what_is_owed_to_an_asker_who_is_away_is_handed_over_once_by_the_relay_that_came_after() {
+    let mut relay = Relay::start("ask_max_wait_ms = 200", &["alice", "bob"]).await;
+    let mut alice = relay.bot_of("alice", "p1").await;
+    let mut bob = relay.bot("bob").await;
+    let mut wakes = Vec::new();
+    for question in ["in time", "late", "fetched"] {
+        let working = alice.call("ask_agent", json!({"to": "bob", "message": question})).await;
+        assert_eq!(text(&working, "error"), "still_working");
+        wakes.push(bob.wake().await);
+    }
+    bob.call("reply", json!({"request_id": wakes[1]["request_id"], "error": "interrupted"})).await;
+    alice.say_goodbye().await;
+    relay.wait_online("alice", false).await;
+    for wake in &wakes {
+        assert_eq!(bob.answer(wake, text(wake, "message")).await["ok"], true);
+    }
+    relay.kill().await;
+    relay.up().await;
+    let fetched = relay.caller("alice").get_answer(text(&wakes[2], "request_id"), 0).await;
+    assert_eq!(fetched["answer"], "fetched");
+    relay.stop().await;
+    relay.up().await;
+    let mut alice = relay.bot_of("alice", "p2").await;
+    for answer in ["in time", "late"] {
+        assert_eq!(text(&alice.next("answer").await, "answer"), answer);
+    }
+    alice.settle().await;
+    alice.settle().await;
+    assert!(alice.has_none("answer"), "it was fetched");
+    relay.stop().await;
+    relay.up().await;
+    let mut again = relay.bot_of("alice", "p2").await;
+    again.settle().await;
+    assert!(again.has_none("answer"), "once is enough");
+}
+
+#[tokio::test]
+async fn an_asker_whose_call_was_cut_and_sent_again_is_handed_the_answer_too() {
+    let relay = Relay::start("ask_max_wait_ms = 1000", &["alice", "bob"]).await;
+    let mut bob = relay.bot("bob").await;
+    let mut alice = relay.bot_of("alice", "p1").await;
+    let question = json!({"to": "bob", "message": "slow"});
+    alice.begin_call("ask", "ask_agent", question.clone()).await;
+    let wake = bob.wake().await;
+    drop(alice);
+    relay.wait_online("alice", false).await;
+    let mut alice = relay.bot_of("alice", "p1").await;
+    alice.begin_call("ask", "ask_agent", question).await;
+    assert_eq!(text(&alice.result_of("ask").await, "error"), "still_working");
+    bob.answer(&wake, "done").await;
+    assert_eq!(text(&alice.next("answer").await, "answer"), "done");
+}
+
+#[tokio::test]
 async fn an_answer_after_still_working_is_handed_over_by_the_relay_that_came_after_a_kill() {
     let mut relay = Relay::start("ask_max_wait_ms = 200", &["alice", "bob"]).await;
     let mut alice = relay.bot_of("alice", "p1").await;

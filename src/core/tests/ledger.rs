@@ -25,9 +25,17 @@ pub(super) struct Line {
     holders: Vec<Arc<str>>,
     attempt: u32,
     finished: bool,
+    /// Its asker was told to go on with something else.
+    pub(super) excused: bool,
+    owed: bool,
 }
 
 impl Line {
+    /// A relay starts with it open: whoever waited is gone, and an answer that was lost on its way to the log is not owed.
+    pub(super) fn begin_anew(&mut self) {
+        (self.excused, self.owed) = (true, false);
+    }
+
     pub(super) fn past(&self) -> Option<Past> {
         Record { asked: self.asked.clone(), end: self.end.clone(), late: self.late.clone(), refused: false }.past()
     }
@@ -65,7 +73,17 @@ impl Ledger {
                 assert!(!self.has(asked.id), "{} recorded twice", asked.id);
                 self.at.insert(asked.id, self.lines.len());
                 let asked = asked.clone();
-                self.lines.push(Line { asked, end: None, late: None, queued: None, holders: Vec::new(), attempt: 0, finished: false });
+                self.lines.push(Line {
+                    asked,
+                    end: None,
+                    late: None,
+                    queued: None,
+                    holders: Vec::new(),
+                    attempt: 0,
+                    finished: false,
+                    excused: false,
+                    owed: false,
+                });
             }
             Fact::Refused(asked, _) => {
                 assert!(!self.has(asked.id), "{} recorded twice", asked.id);
@@ -80,14 +98,19 @@ impl Ledger {
                 line.attempt = *attempt;
             }
             Fact::Ended { id, end, .. } => {
-                let before = self.line_mut(*id).end.replace(end.clone());
-                assert_eq!(before, None, "{id} ended twice");
+                let line = self.line_mut(*id);
+                assert_eq!(line.end.replace(end.clone()), None, "{id} ended twice");
+                let owed = line.excused && end.outcome.word() == "ok";
+                assert_eq!(line.owed, owed, "{id} ended {}, its asker excused: {}", end.outcome.word(), line.excused);
             }
             Fact::Late { id, late } => {
                 let line = self.line_mut(*id);
                 assert!(line.end.as_ref().is_some_and(|end| end.outcome.word() != "ok"), "late answer to the open or answered {id}");
                 assert_eq!(line.late.replace(late.clone()), None, "{id} has a second late answer");
+                assert!(line.owed, "the late answer to {id} is owed to nobody");
             }
+            Fact::Owed { id, .. } => self.line_mut(*id).owed = true,
+            Fact::Taken { .. } => panic!("the rules hand nothing over"),
             Fact::Audit(_) => {}
             Fact::Presence { agent, at, online } => {
                 self.online.insert(agent.clone(), (*at, *online));
@@ -101,8 +124,9 @@ impl Ledger {
         match effect {
             Effect::Record(_) => {}
             Effect::Wake { connection, wake } => self.woken(*connection, wake.asked.id, sockets),
-            Effect::Finish { asked, end } => {
+            Effect::Finish { asked, end, owed } => {
                 let line = self.line_mut(asked.id);
+                assert_eq!(line.owed, *owed, "{} is owed", asked.id);
                 assert_eq!(line.end.as_ref(), Some(end), "told another end of {} than is on record", asked.id);
                 assert!(!std::mem::replace(&mut line.finished, true), "{} finished twice", asked.id);
             }

@@ -74,6 +74,8 @@ fn said(effect: &Effect) -> String {
         Effect::Record(Fact::Received { id, instance, .. }) => format!("{instance} has {}", r(id)),
         Effect::Record(Fact::Ended { id, end, .. }) => format!("ended {} {}", r(id), end.outcome.word()),
         Effect::Record(Fact::Late { id, .. }) => format!("late {}", r(id)),
+        Effect::Record(Fact::Owed { id, .. }) => format!("owed {}", r(id)),
+        Effect::Record(Fact::Taken { id, .. }) => format!("taken {}", r(id)),
         Effect::Record(Fact::Audit(event)) => format!("audit {}", event.kind.word()),
         Effect::Record(Fact::Erased(erasure)) => format!("erased {}", erasure.ids.len()),
         Effect::Record(Fact::Presence { agent, online, .. }) => format!("{agent} {}", if *online { "on" } else { "off" }),

@@ -2,7 +2,7 @@
 //! before it is on record, no process has a question twice, nothing is left behind; also when the relay stops between
 //! any two effects and starts again from what is on record. A failure prints the seed: `scripts(seed, 1, ..)` repeats it.
 
-use super::ledger::{Ledger, Socket, in_order};
+use super::ledger::{Ledger, Line, Socket, in_order};
 use super::*;
 use crate::core::exchange::Phase;
 
@@ -93,6 +93,7 @@ impl World {
             self.relay.recall(self.now, agent, *seen, *online);
         }
         self.relay.restore(self.now, self.ledger.restored());
+        self.ledger.lines.iter_mut().filter(|line| line.end.is_none()).for_each(Line::begin_anew);
         self.ledger.check(&self.relay, &self.sockets);
     }
 
@@ -122,6 +123,7 @@ impl World {
             27 if self.dice.one_in(3) => self.restart(),
             27 => self.reload(),
             28 => self.intervene(),
+            29 if self.dice.one_in(2) => self.excuse(),
             _ => self.tick(),
         }
     }
@@ -256,6 +258,16 @@ impl World {
         let (done, out) = self.input(|relay, now, out| relay.cancel(now, id, "enough", out));
         assert_eq!(done, open);
         self.carry(out);
+    }
+
+    /// An asker's call returns without the end.
+    fn excuse(&mut self) {
+        let id = self.any_request();
+        let open = self.ledger.lines.iter_mut().find(|line| line.asked.id == id && line.end.is_none());
+        assert_eq!(self.relay.excuse(id), open.is_some());
+        if let Some(line) = open {
+            line.excused = true;
+        }
     }
 
     /// A person answers in the bot's place or cancels, or the disk refused the question.

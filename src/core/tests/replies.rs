@@ -41,10 +41,28 @@ fn a_late_answer_is_kept_once_and_handed_over() {
     s.hello(2, "pa");
     s.wait(1000);
     assert_eq!(s.reply_by("b", 1, answer("42"), Some("c1")), Replied::TakenLate);
-    assert_eq!(s.said(), "late r1, late answer r1 at 2");
+    assert_eq!(s.said(), "owed r1, late r1, late answer r1 at 2");
     assert_eq!(s.reply_by("b", 1, answer("42"), Some("c1")), Replied::TakenLate);
     assert_eq!(s.reply("b", 1, "43"), Replied::AlreadyAnswered);
     assert_eq!(s.said(), "");
+}
+
+#[test]
+fn an_answer_is_owed_to_an_asker_whose_call_has_returned_and_to_no_other() {
+    let mut s = asked();
+    assert!(s.relay.excuse(request(1)));
+    s.reply("b", 1, "42");
+    assert_eq!(s.said(), "owed r1, ended r1 ok, finish r1");
+    assert!(!s.relay.excuse(request(1)), "it has ended");
+    for (line, failed) in [("a b", false), ("a b", true), ("owner b", false)] {
+        s.ask(line);
+        let n = s.asked;
+        let excused = line == "owner b" || failed;
+        assert!(!excused || s.relay.excuse(request(n)));
+        let reply = if failed { Reply::Failure("no".into()) } else { answer("42") };
+        s.reply_by("b", n, reply, None);
+        assert!(!s.said().contains("owed"), "{line}, failed: {failed}");
+    }
 }
 
 #[test]
@@ -54,7 +72,7 @@ fn an_asker_without_the_frame_fetches_its_late_answer() {
     s.mute(2);
     s.wait(1000);
     s.reply("b", 1, "42");
-    assert_eq!(s.said(), "late r1, late answer r1 owed");
+    assert_eq!(s.said(), "owed r1, late r1, late answer r1 owed");
 }
 
 #[test]
@@ -86,7 +104,7 @@ fn a_late_answer_by_way_of_history_is_taken_once() {
     let mut late = |past| s.relay.late(Millis(1000), &name("b"), past, answer("42"), None, &mut s.out);
     assert_eq!(late(past.clone()), Replied::TakenLate);
     assert_eq!(late(past), Replied::AlreadyAnswered);
-    assert_eq!(s.said(), "late r1, late answer r1 owed");
+    assert_eq!(s.said(), "owed r1, late r1, late answer r1 owed");
 }
 
 #[test]
@@ -136,7 +154,7 @@ fn an_answer_after_a_failure_is_a_late_one() {
     s.reply_by("b", 1, Reply::Failure("interrupted".into()), None);
     s.said();
     assert_eq!(s.reply("b", 1, "42"), Replied::TakenLate);
-    assert_eq!(s.said(), "late r1, late answer r1 owed");
+    assert_eq!(s.said(), "owed r1, late r1, late answer r1 owed");
 }
 
 #[test]

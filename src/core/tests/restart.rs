@@ -52,7 +52,7 @@ fn what_may_have_been_sent_waits_for_the_introduction_and_the_rest_for_its_turn(
     assert_eq!(s.up("b", 1), "b on");
     assert_eq!(s.mute(1), "wake r1 at 1, wake r3 at 1");
     s.reply("b", 1, "one");
-    assert_eq!(s.said(), "ended r1 ok, finish r1, wake r2 at 1");
+    assert_eq!(s.said(), "owed r1, ended r1 ok, finish r1, wake r2 at 1");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn what_was_received_keeps_its_turn_whatever_the_order() {
     let mut s = restarted(&[("a b", &[]), ("a b in 1", &["p"]), ("a b in 1", &[])]);
     assert_eq!(s.up("b", 1) + &s.hello(1, "p"), "b on");
     s.reply("b", 2, "two");
-    assert_eq!(s.said(), "ended r2 ok, finish r2, wake r1 at 1");
+    assert_eq!(s.said(), "owed r2, ended r2 ok, finish r2, wake r1 at 1");
 }
 
 #[test]
