@@ -27,8 +27,8 @@ const ASK: &str = "ask_agent";
 const AT_ONCE: Duration = Duration::from_millis(20);
 /// The stream begins by then, on record or not: clients and proxies want a byte within two seconds.
 const SLOW_DISK: Duration = Duration::from_secs(1);
-/// Python's SDK tries twice, so long apart: an outage of up to twice this is survived, one that is over sooner costs the
-/// waiting bot at most this. 15 s is what an image pull and a start may take twice over.
+/// Python's SDK tries twice, so long apart: an outage that ends before twice this is survived, one that is over sooner costs
+/// the waiting bot at most this. 15 s is what an image pull and a start may take twice over.
 const RETRY_MS: u64 = 15_000;
 const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 const MODERN_VERSION: &str = "io.modelcontextprotocol/protocolVersion";

@@ -135,6 +135,18 @@ impl Ledger {
         *self.seen().counts.entry(what).or_default() += 1;
     }
 
+    /// What a run is to have seen and has not.
+    pub fn never(&self, long: bool) -> Vec<&'static str> {
+        let seen = self.seen();
+        let often = ["askers that left", "streams taken up", "processes that died", "never answered", "wakes", "answer frames"];
+        let rare = ["late answers as notes"].into_iter().filter(|_| long);
+        let mut never: Vec<_> = often.into_iter().chain(rare).filter(|what| !seen.counts.contains_key(what)).collect();
+        for (what, late) in [("answers acknowledged in time", false), ("answers acknowledged late", true)] {
+            never.extend((!seen.requests.values().any(|r| r.taken.is_some_and(|(_, l)| l == late))).then_some(what));
+        }
+        never
+    }
+
     pub fn figures(&self) -> String {
         let seen = self.seen();
         let all = seen.requests.values();

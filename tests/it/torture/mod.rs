@@ -24,6 +24,8 @@ use ledger::Ledger;
 
 const BOTS: u64 = 32;
 const SHORT: u64 = 12;
+/// From so many kills on, what is rare must have been seen too.
+const LONG: u64 = 300;
 /// Clocks that run out often, and no limits for bots that ask each other all the time.
 const LIMITS: &str = "
 ask_timeout_ms = 700
@@ -87,6 +89,8 @@ async fn whatever_dies_at_any_moment_nothing_is_lost_and_nothing_happens_twice()
     let bad: Vec<&str> = said.lines().filter(|l| l.contains("ERROR") || l.contains("panicked")).collect();
     assert!(bad.is_empty(), "the relay complained: {bad:#?}");
     println!("{kills} kills and stops in {} s; {}", tortured.as_secs(), ledger.figures());
+    let never = ledger.never(kills >= LONG);
+    assert!(never.is_empty(), "this has not happened once, so nothing is shown of it: {never:?}");
 }
 
 /// The first fault tells most.
