@@ -124,7 +124,8 @@ pub fn leads_astray(c: char) -> bool {
 }
 
 /// Clipped, and without what leads astray.
-fn plain(text: &str, max: usize) -> Arc<str> {
+#[must_use]
+pub fn plain(text: &str, max: usize) -> Arc<str> {
     let mut out: String = text.chars().take(max).map(|c| if leads_astray(c) { '\u{fffd}' } else { c }).collect();
     if text.chars().nth(max).is_some() {
         out.push('…');

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::waiters::{Ended, Waiting};
 use super::{Engine, hush};
-use crate::core::effect::{Ask, Place};
+use crate::core::effect::{Ask, Effect, Fact, Place};
 use crate::core::exchange::{Asked, Phase, Record, WhenOffline};
 use crate::core::ids::{AgentName, ConversationId, Millis, RequestId};
 use crate::core::outcome::Refusal;
@@ -128,15 +128,22 @@ impl Engine {
         let (id, to) = (ask.id, ask.to.clone());
         let conversation = ask.conversation.between(&ask.from, &ask.to).unwrap_or_else(|| ask.conversation.fresh());
         let permit = self.store.admit().await?;
-        let (verdict, going, done) = {
+        let (verdict, going, refused, done) = {
             let mut relay = self.relay();
             let mut out = Vec::new();
             let verdict = relay.ask(self.now(), ask, &mut out);
             let (id, again) = if let Verdict::Joined(first) = verdict { (first, true) } else { (id, false) };
             let waiting = matches!(verdict, Verdict::Accepted | Verdict::Joined(_)).then(|| self.waiters.wait(id));
+            if matches!(verdict, Verdict::Queued { .. }) {
+                relay.excuse(id);
+            }
+            let refused = match out.first() {
+                Some(Effect::Record(Fact::Refused(asked, end))) => Some((asked.clone(), end.clone())),
+                _ => None,
+            };
             let done = self.carry_after(permit, out);
             self.chores.due(relay.next_deadline());
-            (verdict, waiting.map(|waiting| (id, again, waiting)), done)
+            (verdict, waiting.map(|waiting| (id, again, waiting)), refused, done)
         };
         if let Some((id, again, waiting)) = going {
             let going = Going { id, from: from.clone(), waiting, recorded: Some(done), deadline, again };
@@ -147,13 +154,11 @@ impl Engine {
             hush(begun).await;
         }
         Ok(Begun::Done(match verdict {
-            Verdict::Queued { position, expires } if durable => {
-                self.relay().excuse(id);
-                AskReport::Queued { id, conversation, to, position: Some(position), expires }
-            }
+            Verdict::Queued { position, expires } if durable => AskReport::Queued { id, conversation, to, position: Some(position), expires },
             Verdict::Refused(refusal) => {
-                self.metrics().ended(&to.to_ascii_lowercase(), refusal.outcome().word(), Duration::ZERO);
-                tracing::debug!(request_id = %id, from = %from, status = refusal.outcome().word(), "refused");
+                if let Some((asked, end)) = &refused {
+                    self.ended(asked, end);
+                }
                 self.audit_ask(id, from, &to, &refusal);
                 AskReport::Refused { id, refusal, recorded: durable }
             }

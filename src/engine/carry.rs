@@ -9,9 +9,10 @@ use super::links::ToBot;
 use super::waiters::Ended;
 use super::{Chores, Engine};
 use crate::config::OnStoreFailure;
+use crate::core::audit::{Kind, plain};
 use crate::core::effect::{Effect, Fact};
-use crate::core::exchange::Late;
-use crate::core::ids::RequestId;
+use crate::core::exchange::{Asked, End, Late};
+use crate::core::ids::{MAX_NAME, RequestId};
 use crate::core::trace;
 use crate::store::Written;
 
@@ -52,16 +53,25 @@ impl Engine {
         }
     }
 
-    fn tell(&self, ended: Ended, owed: bool) {
-        let Ended { asked, end, .. } = &ended;
+    /// Counts it, and gives it its line; not what a rule refused, which floods, and has its line in the security log.
+    pub(super) fn ended(&self, asked: &Asked, end: &End) {
         let took = end.at.since(asked.at);
-        self.metrics().ended(&asked.to, end.outcome.word(), Duration::from_millis(took));
+        self.metrics().ended(&asked.to.to_ascii_lowercase(), end.outcome.word(), Duration::from_millis(took));
+        if Kind::of_refusal(end.outcome).is_some() {
+            tracing::debug!(request_id = %asked.id, from = %asked.from, status = end.outcome.word(), "refused");
+            return;
+        }
         tracing::info!(
-            conversation_id = %asked.conversation, request_id = %asked.id, from = %asked.from, to = %asked.to,
+            conversation_id = %asked.conversation, request_id = %asked.id, from = %asked.from, to = %plain(&asked.to, MAX_NAME),
             status = end.outcome.word(), duration_ms = took, message_bytes = asked.message.len(), answer_bytes = end.text.len(),
             trace_id = trace::trace_id(asked.conversation), span_id = trace::span_id(asked.id),
             "exchange ended"
         );
+    }
+
+    fn tell(&self, ended: Ended, owed: bool) {
+        let Ended { asked, end, .. } = &ended;
+        self.ended(asked, end);
         // Before anybody hears: whoever waits settles it.
         if owed {
             self.owe(asked);

@@ -72,8 +72,23 @@ async fn as_text_the_same_line_is_there_and_no_other_library_talks() {
     for chatter in ["rmcp", "tantivy", "Service initialized", "service finished", "input stream", "committing", "Committed", "garbage", "merge"] {
         assert!(with(&lines, chatter).is_empty(), "{chatter}: {lines:#?}");
     }
-    // A refusal is no news, and neither is anything else at debug.
+    // What a rule refused has its line in the security log; nothing else is shown.
     assert!(with(&lines, "refused").is_empty() && with(&lines, "DEBUG").is_empty(), "{lines:#?}");
+}
+
+#[tokio::test]
+async fn an_ask_that_could_not_be_delivered_is_an_exchange_that_ended_at_once() {
+    let mut relay = Relay::start("", &["alice", "bob"]).await;
+    let alice = relay.caller("alice");
+    assert_eq!(text(&alice.ask("bob", "a secret").await, "error"), "agent_offline");
+    assert_eq!(text(&alice.ask("nobody\nINFO forged", "a secret").await, "error"), "unknown_agent");
+    let lines = logged(&mut relay).await;
+    let ended = with(&lines, "exchange ended");
+    assert_eq!(ended.len(), 2, "{lines:#?}");
+    for (line, parts) in ended.iter().zip([["to=bob", "status=\"agent_offline\""], ["to=nobody\u{fffd}INFO forged", "status=\"unknown_agent\""]]) {
+        let all = parts.iter().chain(&[" INFO ", "request_id=", "conversation_id=", "from=alice", "message_bytes=8", "duration_ms=0"]);
+        all.for_each(|part| assert!(line.contains(part), "{part}: {line}"));
+    }
 }
 
 #[tokio::test]
