@@ -218,8 +218,21 @@ impl Relay {
 
     /// Resident memory in KiB.
     pub fn memory(&self) -> u64 {
+        self.status("VmRSS:")
+    }
+
+    /// The most of it at any moment since `peak_begins`.
+    pub fn peak_memory(&self) -> u64 {
+        self.status("VmHWM:")
+    }
+
+    pub fn peak_begins(&self) {
+        fs::write(format!("/proc/{}/clear_refs", self.pid().as_raw_nonzero()), "5").unwrap();
+    }
+
+    fn status(&self, field: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid().as_raw_nonzero())).unwrap();
-        let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
+        let line = status.lines().find(|l| l.starts_with(field)).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
