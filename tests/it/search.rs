@@ -94,6 +94,36 @@ async fn a_deleted_or_damaged_index_is_made_anew_while_asks_go_on() {
 }
 
 #[tokio::test]
+async fn a_start_after_a_kill_waits_neither_for_much_on_disk_nor_for_an_index_that_is_gone() {
+    const KEPT: u64 = 10_000;
+    let mut relay = Relay::prepare("", &["alice", "bob"]);
+    let mut history = String::from("request_id,conversation_id,from_agent,to_agent,message,status,answer,error,started_at,ended_at\n");
+    for n in 0..KEPT {
+        let (id, minute, second) = (format!("{:08x}-6a0e-4c3a-9a63-3b1f0e5a7c11", n / 4), n / 60 % 60, n % 60);
+        let at = format!("2026-05-01 {:02}:{minute:02}:{second:02}+00", n / 3600);
+        history.push_str(&format!("r-{n},{id},alice,bob,question number{n},ok,answer to number{n},,{at},{at}\n"));
+    }
+    fs::write(relay.path("history.csv"), history).unwrap();
+    let imported = relay.run(&["import", "history.csv"]).await;
+    assert!(imported.code == 0 && imported.out.contains("10000 exchanges imported"), "{imported:?}");
+    relay.up().await;
+    let _bob = Worker::start(relay.address.clone(), "bob", echo);
+    relay.wait_online("bob", true).await;
+    assert_eq!(relay.caller("alice").ask("bob", &format!("question number{KEPT}")).await["ok"], true);
+    relay.kill().await;
+    let index = fs::read_dir(relay.path("data")).unwrap().map(|e| e.unwrap().path()).find(|p| p.is_dir()).unwrap();
+    fs::remove_dir_all(index).unwrap();
+    relay.up().await;
+    assert_eq!(relay.get("/ready").await.0, 200);
+    let (_, metrics) = relay.get("/metrics").await;
+    let lag = metrics.lines().find_map(|line| line.strip_prefix("hermes_bridge_search_index_lag ")).unwrap();
+    assert!(lag.parse::<f64>().unwrap() > 1_000.0, "ready before the index has followed: {lag}");
+    relay.wait_online("bob", true).await;
+    assert_eq!(relay.caller("alice").ask("bob", &format!("question number{}", KEPT + 1)).await["ok"], true, "asks are served meanwhile");
+    index_equals_store(&relay, KEPT + 2).await;
+}
+
+#[tokio::test]
 async fn reindex_makes_the_index_anew_beside_a_running_relay_and_without_one() {
     let mut relay = Relay::start("", &["alice", "bob"]).await;
     let _bob = Worker::start(relay.address.clone(), "bob", echo);
