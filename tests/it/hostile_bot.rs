@@ -17,30 +17,37 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::rig::{Bot, Caller, OWNER, Relay, Worker, raw, soon, text, token, until};
 
 const AGENTS: [&str; 7] = ["alice", "bob", "dora", "eve", "mallory", "trudy", "victor"];
-const LIMITS: &str = "[limits]\nrequests_per_second = 200\nasks_per_minute = 60\nmax_asks_per_pair_per_hour = 5";
+const LIMITS: &str = "[limits]\nrequests_per_second = 200\nasks_per_minute = 300\nmax_asks_per_pair_per_hour = 5";
 const EVIL: &str = "x\r\nSet-Cookie: a=b\n2026-01-01T00:00:00Z ERROR forged line\u{1b}[31m<script>alert(1)</script>";
 /// One after the other.
 const CONNECTIONS: usize = 10_000;
-/// That half of the questions may take under attack, against the same attack on another relay, which has as much of the
-/// machine; and the time below which a ratio says nothing.
-const TIMES: u32 = 5;
-const FLOOR: Duration = Duration::from_millis(100);
+/// Questions in a row, and how often: of a machine that does other things too the best row tells.
+const ROW: usize = 12;
+const ROWS: usize = 5;
+/// That half of a row may take under attack, against the same attack on another relay, which has as much of the machine; and
+/// the time below which a ratio says nothing.
+const TIMES: u32 = 3;
+const FLOOR: Duration = Duration::from_millis(25);
 
 fn echo(question: &str) -> String {
     format!("about {question}")
 }
 
-/// The time that half of these questions took at most; each has its own right answer.
+/// The time that half of these questions took at most, in the best row; each has its own right answer.
 async fn talk(alice: &Caller, name: &str) -> Duration {
-    let mut took = Vec::new();
-    for n in 0..20 {
-        let (question, begun) = (format!("{name} {n}"), Instant::now());
-        let result = alice.ask("bob", &question).await;
-        assert_eq!(result["answer"], echo(&question), "{result}");
-        took.push(begun.elapsed());
+    let mut rows = Vec::new();
+    for row in 0..ROWS {
+        let mut took = Vec::new();
+        for n in 0..ROW {
+            let (question, begun) = (format!("{name} {row} {n}"), Instant::now());
+            let result = alice.ask("bob", &question).await;
+            assert_eq!(result["answer"], echo(&question), "{result}");
+            took.push(begun.elapsed());
+        }
+        took.sort();
+        rows.push(took[ROW / 2]);
     }
-    took.sort();
-    took[took.len() / 2]
+    rows.into_iter().min().unwrap()
 }
 
 /// Attacks that go on until they are called off.
@@ -242,7 +249,7 @@ async fn a_hostile_bot_harms_nobody_else() {
     assert!(!said.lines().any(|line| line.contains("forged line") && line.starts_with("2026-01-01")), "a forged line is in the log");
     let (_, export) = relay.get("/ui/export.ndjson?q=from:alice").await;
     let theirs: Vec<Value> = export.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(theirs.len(), 42, "all that they said");
+    assert_eq!(theirs.len(), 2 * ROWS * ROW + 2, "all that they said");
     assert!(!told.is_empty());
     for one in &theirs {
         let secrets = ["message", "answer", "request_id", "conversation_id"].map(|key| one[key].as_str().unwrap_or_default());
