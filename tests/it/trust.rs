@@ -23,6 +23,14 @@ async fn both(caller: &Caller, tool: &str, real: &str, more: Value) -> (String, 
     (call(real).await.replace(real, GUESS), call(GUESS).await)
 }
 
+/// It was not told sooner than both what is another's and what is nobody's can be found.
+async fn hushed<T>(what: &str, call: impl Future<Output = T>) -> T {
+    let begun = Instant::now();
+    let told = call.await;
+    assert!(begun.elapsed() >= Duration::from_millis(10), "{what}: {:?}", begun.elapsed());
+    told
+}
+
 #[tokio::test]
 async fn what_belongs_to_others_reads_as_unknown_before_and_after_its_end() {
     let relay = Relay::start("", &["alice", "bob", "mallory"]).await;
@@ -42,19 +50,20 @@ async fn what_belongs_to_others_reads_as_unknown_before_and_after_its_end() {
         // What is another's is found later than what is nobody's is not: both are told when neither can be on its way still.
         for (tool, more) in [("reply", json!({"answer": "stolen"})), ("get_answer", json!({"wait_seconds": 0}))] {
             for id in [request.as_str(), GUESS] {
-                let (mut arguments, begun) = (more.clone(), Instant::now());
+                let mut arguments = more.clone();
                 arguments["request_id"] = id.into();
-                mallory.call(tool, arguments).await;
-                assert!(begun.elapsed() >= Duration::from_millis(10), "{tool}: {:?}", begun.elapsed());
+                hushed(tool, mallory.call(tool, arguments)).await;
             }
         }
-        let resumed = (mallory.resume(&format!("{request}.37")).await, mallory.resume(&format!("{GUESS}.37")).await);
+        let resume = async |id: &str| hushed("Last-Event-ID", mallory.resume(&format!("{id}.37"))).await;
+        let resumed = (resume(&request).await, resume(GUESS).await);
         assert_eq!(resumed.0, resumed.1);
         assert_eq!(resumed.0.0, 404);
         for to in ["bob", "alice"] {
             let mut results = Vec::new();
             for id in [conversation.as_str(), GUESS] {
-                let result = mallory.call("ask_agent", json!({"to": to, "message": "and me?", "conversation_id": id})).await;
+                let asking = mallory.call("ask_agent", json!({"to": to, "message": "and me?", "conversation_id": id}));
+                let result = hushed("a conversation", asking).await;
                 results.push((text(&result, "error").to_owned(), text(&result, "message").replace(id, GUESS)));
             }
             assert_eq!(results[0], results[1]);
