@@ -70,3 +70,57 @@ async fn a_text_beyond_every_limit_is_still_an_outcome_and_its_beginning_is_kept
     let (status, body) = relay.caller("alice").post("x".repeat((4 << 20) + 1)).await.unwrap();
     assert_eq!(status, 413, "{body}");
 }
+
+/// One question more than fits is refused with the limit's name, and wakes nobody; it fits again when the first has ended.
+#[tokio::test]
+async fn what_one_agent_may_have_open_and_waiting_is_bounded_by_number_and_by_bytes() {
+    for (limit, keys) in [
+        ("max_open_asks_per_agent", "max_open_asks_per_agent = 2"),
+        ("max_open_bytes_per_agent", "max_open_bytes_per_agent = 2500"),
+        ("max_waiting_per_agent", "max_wakes_per_agent = 1\nmax_waiting_per_agent = 1"),
+        ("max_waiting_bytes_per_agent", "max_wakes_per_agent = 1\nmax_waiting_bytes_per_agent = 1500"),
+    ] {
+        let relay = Relay::start(&format!("[limits]\n{keys}"), &["alice", "bob"]).await;
+        let (alice, mut bob) = (relay.caller("alice"), relay.bot("bob").await);
+        let of = |n: u32| format!("{n}{}", "x".repeat(999));
+        let first = alice.asking(json!({"to": "bob", "message": of(1)}));
+        let wake = bob.wake().await;
+        let second = alice.asking(json!({"to": "bob", "message": of(2)}));
+        relay.on_record(&of(2)).await;
+        let refused = alice.ask("bob", &of(3)).await;
+        assert_eq!((text(&refused, "error"), text(&refused, "limit")), ("rate_limited", limit), "{refused}");
+        assert!(text(&refused, "message").contains(limit), "{refused}");
+        bob.answer(&wake, "one").await;
+        assert_eq!(first.await.unwrap()["answer"], "one");
+        let third = alice.asking(json!({"to": "bob", "message": of(4)}));
+        for answer in ["two", "four"] {
+            let wake = bob.wake().await;
+            bob.answer(&wake, answer).await;
+        }
+        assert_eq!((&second.await.unwrap()["answer"], &third.await.unwrap()["answer"]), (&json!("two"), &json!("four")));
+        bob.is_not_woken().await;
+    }
+}
+
+#[tokio::test]
+async fn what_one_question_leads_to_is_bounded_in_all() {
+    let relay = Relay::start("[limits]\nmax_asks_per_root = 3", &["alice", "bob", "carol"]).await;
+    let (mut bob, mut carol) = (relay.bot("bob").await, relay.bot("carol").await);
+    let asking = relay.caller("alice").asking(json!({"to": "bob", "message": "the first"}));
+    let wake = bob.wake().await;
+    for n in 2..=4 {
+        bob.begin_call(&format!("ask {n}"), "ask_agent", json!({"to": "carol", "message": format!("number {n} of this chain")})).await;
+        if n <= 3 {
+            let wake = carol.wake().await;
+            carol.answer(&wake, "yes").await;
+        }
+        let result = bob.result_of(&format!("ask {n}")).await;
+        match n {
+            4 => assert_eq!((text(&result, "error"), text(&result, "limit")), ("loop_limit", "max_asks_per_root"), "{result}"),
+            _ => assert_eq!(result["answer"], "yes", "{n}"),
+        }
+    }
+    carol.is_not_woken().await;
+    bob.answer(&wake, "done").await;
+    assert_eq!(asking.await.unwrap()["answer"], "done");
+}
