@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper::header::{HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::service::Service;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -208,7 +209,9 @@ impl Router {
     async fn route(self, request: Request<Incoming>, from: SocketAddr, place: Arc<Place>) -> Response<Body> {
         let (engine, asked) = (self.engine.clone(), (request.method().clone(), request.uri().clone()));
         let peer = peer::of(&engine.config(), from.ip(), request.uri(), request.headers());
-        let response = self.answer(request, peer, place).await;
+        let mut response = self.answer(request, peer, place).await;
+        // A browser that is led to any address takes what it gets for what it is called.
+        response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         // Those at /mcp are noted there, with the bot's name; and who may read the page may mistype an address there.
         if asked.1.path() != "/mcp" && !ui::door::is_page(asked.1.path()) {
             super::misfit(&engine, "", peer.address, &asked, &response);

@@ -238,6 +238,35 @@ async fn a_page_of_another_site_reaches_no_door_and_does_nothing() {
     assert_eq!(relay.security("?kind=person").await.len(), 1);
 }
 
+#[tokio::test]
+async fn a_browser_only_shows_what_it_gets() {
+    let relay = Relay::start("", &["alice"]).await;
+    let policy = ["content-security-policy", "referrer-policy", "cross-origin-opener-policy", "cross-origin-resource-policy"];
+    for path in [
+        "/ui",
+        "/ui/agents",
+        "/ui/api/state",
+        "/ui/export.csv",
+        "/health",
+        "/ready",
+        "/install.py",
+        "/metrics",
+        "/mcp",
+        "/bridge/connect",
+        "/nothing",
+    ] {
+        for bearer in [OWNER, "nobody's"] {
+            let answer = soon(path, http_unled().get(format!("{}{path}", relay.url())).bearer_auth(bearer).send()).await.unwrap();
+            let header = |name: &str| answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+            assert_eq!(header("x-content-type-options").as_deref(), Some("nosniff"), "{path} for {bearer}");
+            if path.starts_with("/ui") {
+                assert!(header(policy[0]).unwrap().starts_with("default-src 'none'; "), "{path} for {bearer}");
+                assert_eq!(policy[1..].iter().map(|name| header(name).unwrap()).collect::<Vec<_>>(), ["same-origin"; 3], "{path} for {bearer}");
+            }
+        }
+    }
+}
+
 /// Nobody has said a token: everything that an address beyond this machine opens has one all the same.
 #[tokio::test]
 async fn a_public_address_starts_only_with_tokens() {

@@ -105,11 +105,10 @@ fn shut(mut response: Response<Body>) -> Response<Body> {
     response
 }
 
-/// What keeps a browser from doing anything with an answer but showing it.
+/// What keeps a browser from doing anything with an answer but showing it; beside `nosniff`, which every answer has.
 pub(super) fn guard(headers: &mut HeaderMap) {
     let mut set = |name: HeaderName, value: &'static str| headers.insert(name, HeaderValue::from_static(value));
     set(header::CONTENT_SECURITY_POLICY, CSP);
-    set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     // Not "no-referrer": with it a browser names no origin when it sends a form.
     set(header::REFERRER_POLICY, "same-origin");
     set(HeaderName::from_static("cross-origin-opener-policy"), "same-origin");
