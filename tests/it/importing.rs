@@ -2,6 +2,8 @@
 //! same file twice adds nothing.
 
 use std::fs;
+use std::io::Write;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -141,4 +143,28 @@ async fn tokens_and_keys_from_the_environment_stay_there_and_langfuse_goes_on() 
     relay.wait_online("bob", true).await;
     assert_eq!(relay.caller("alice").ask("bob", "with the token of the environment").await["ok"], true);
     until("langfuse has it", async || (collector.count() == 1).then_some(())).await;
+}
+
+/// The file is a pipe, so that it takes as long as the test likes.
+#[tokio::test]
+async fn what_takes_longer_than_a_second_says_how_far_it_is() {
+    let relay = Relay::prepare("", &["alice", "bob"]);
+    let (pipe, text) = (relay.path("history.csv"), history());
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let feeding = std::thread::spawn(move || {
+        let mut pipe = fs::OpenOptions::new().write(true).open(pipe).unwrap();
+        let half = text.len() / 2;
+        pipe.write_all(&text.as_bytes()[..half]).unwrap();
+        // Its reader has begun, and a second passes.
+        std::thread::sleep(Duration::from_millis(1_100));
+        pipe.write_all(&text.as_bytes()[half..]).unwrap();
+    });
+    let ran = relay.run(&["import", "--dry-run", "history.csv"]).await;
+    feeding.join().unwrap();
+    assert!(ran.code == 0 && ran.out.contains("6 exchanges can be read"), "{ran:?}");
+    let said: Vec<&str> = ran.err.lines().collect();
+    assert!(said.len() == 1 && said[0].starts_with("checking: "), "{ran:?}");
+    fs::remove_file(relay.path("history.csv")).unwrap();
+    fs::write(relay.path("history.csv"), history()).unwrap();
+    assert_eq!(relay.run(&["import", "--dry-run", "history.csv"]).await.err, "", "nothing within the first second");
 }
