@@ -10,10 +10,17 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use reqwest::RequestBuilder;
 use serde_json::json;
 
-use crate::rig::{Bot, OWNER, Ran, Relay, http, http_unled, soon, text, token, until};
+use crate::rig::{Bot, Collector, OWNER, Ran, Relay, http, http_unled, soon, text, token, until};
 
 const WRONG: &str = "hbt_wrong-but-somebodys-elsewhere";
 const WRONG_OWNER: &str = "hbo_wrong-but-somebodys-elsewhere";
+/// Of the configuration: what the exports and the metrics are opened with, and how the first goes out.
+const KEYS: [(&str, &str); 4] = [
+    ("Langfuse's key", "sk-lf-never-to-be-told"),
+    ("Langfuse's keys as they are sent", "cGstbGYtMTpzay1sZi1uZXZlci10by1iZS10b2xk"),
+    ("the collector's token", "otlp-never-to-be-told"),
+    ("the metrics' token", "metrics-never-to-be-told"),
+];
 /// The relay and its commands find no owner's token in their surroundings.
 const ALONE: [(&str, &str); 2] = [("HERMES_BRIDGE_UI_TOKEN", ""), ("RUST_LOG", "trace")];
 
@@ -132,7 +139,20 @@ async fn read_all(relay: &Relay, seen: &mut Seen, owner: &str, [request, convers
 #[tokio::test]
 async fn no_token_stands_anywhere_but_where_it_is_shown_once() {
     let mut seen = Seen::default();
-    let mut relay = Relay::prepare("", &["alice", "bob"]);
+    let (langfuse, otlp) = (Collector::start().await, Collector::start().await);
+    let keys = format!(
+        "[langfuse]\nbase_url = \"{}\"\npublic_key = \"pk-lf-1\"\nsecret_key = \"{}\"\n\
+         [otlp]\nendpoint = \"{}\"\nheaders = {{ authorization = \"Bearer {}\" }}\n[metrics]\ntoken = \"{}\"\n",
+        langfuse.url(),
+        KEYS[0].1,
+        otlp.url(),
+        KEYS[2].1,
+        KEYS[3].1
+    );
+    let mut relay = Relay::prepare(&keys, &["alice", "bob"]);
+    for (what, key) in KEYS {
+        seen.secret(what, key);
+    }
     relay.log_everything();
     relay.up_in(&[], &ALONE[..1]).await;
     let first = seen.secret("the owner's first token", link_token(&relay.said()));
@@ -179,6 +199,8 @@ async fn no_token_stands_anywhere_but_where_it_is_shown_once() {
         seen.answer("an act that is not done", out, refused).await;
         seen.own_forms(&form);
     }
+    until("it is exported", async || (langfuse.count() > 0 && otlp.count() > 0).then_some(())).await;
+    seen.answer("/metrics by its own token", http().get(format!("{}/metrics", relay.url())).bearer_auth(KEYS[3].1), 200).await;
     read_all(&relay, &mut seen, &owner, ["request_id", "conversation_id"].map(|key| text(&wake, key))).await;
     for command in
         [&["agent", "list", "--json"][..], &["check", "--json"], &["search", "q"], &["export"], &["backup", "copy"], &["agent", "revoke", "carol"]]
