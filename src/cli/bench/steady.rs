@@ -30,6 +30,8 @@ pub(super) struct Steady {
     pub p50_ms: f64,
     pub p99_ms: f64,
     pub max_ms: f64,
+    /// No commit took longer, by the steps of the relay's own histogram; `None` if one did than its last step.
+    pub commits_within_ms: Option<f64>,
 }
 
 /// Asks until `beside` is done; what that was, and how the asks fared meanwhile.
@@ -40,6 +42,8 @@ pub(super) async fn during<T>(endpoint: &Endpoint, beside: impl Future<Output = 
     }
     let (begin, stop) = (Instant::now() + WARM_UP, CancellationToken::new());
     let turn = Duration::from_secs(1) / RATE;
+    let mut looker = Connection::open(endpoint, &endpoint.askers[0]).await?;
+    let before = commits(&mut looker).await?;
     let mut callers = JoinSet::new();
     for (n, agent) in (0..CALLERS).zip(endpoint.askers.iter().cycle()) {
         let connection = Connection::open(endpoint, agent).await?;
@@ -64,10 +68,27 @@ pub(super) async fn during<T>(endpoint: &Endpoint, beside: impl Future<Output = 
         both = async { tokio::try_join!(work, heard) } => both?,
         Some(ended) = bots.join_next() => return Err(ended.unwrap_or_else(|e| format!("a bot's task: {e}"))),
     };
+    let commits_within_ms = slowest(&before, &commits(&mut looker).await?);
     bots.shutdown().await;
     took.sort_unstable();
     let at = |percent| percentile(&took, percent) as f64 / 1e6;
-    Ok((done, Steady { asked: took.len(), p50_ms: at(50.0), p99_ms: at(99.0), max_ms: at(100.0) }))
+    Ok((done, Steady { asked: took.len(), p50_ms: at(50.0), p99_ms: at(99.0), max_ms: at(100.0), commits_within_ms }))
+}
+
+/// How many commits took at most so many seconds, as the relay counts them.
+async fn commits(connection: &mut Connection) -> Result<Vec<(f64, u64)>, String> {
+    let (_, text) = connection.get("/metrics").await?;
+    let text = String::from_utf8_lossy(&text);
+    let buckets = text.lines().filter_map(|line| line.strip_prefix("hermes_bridge_store_commit_seconds_bucket{le=\"")?.split_once("\"} "));
+    let parsed: Vec<_> = buckets.filter_map(|(le, count)| Some((le.parse().ok()?, count.parse().ok()?))).collect();
+    if parsed.is_empty() { Err("the relay does not count its commits".to_owned()) } else { Ok(parsed) }
+}
+
+/// The step, in milliseconds, within which all commits between these two looks were.
+fn slowest(before: &[(f64, u64)], after: &[(f64, u64)]) -> Option<f64> {
+    let grown = |n: usize| after[n].1 - before[n].1;
+    let all = grown(after.len() - 1);
+    (0..after.len()).find(|n| grown(*n) == all).map(|n| after[n].0 * 1e3).filter(|ms| ms.is_finite())
 }
 
 async fn caller(mut connection: Connection, from: Agent, bot: String, first: Instant, stop: CancellationToken) -> Result<Vec<u64>, String> {
@@ -92,4 +113,17 @@ async fn caller(mut connection: Connection, from: Agent, bot: String, first: Ins
 
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slowest;
+
+    #[test]
+    fn the_slowest_commit_is_within_the_first_step_that_has_them_all() {
+        let before = [(0.001, 5), (0.01, 6), (f64::INFINITY, 6)];
+        assert_eq!(slowest(&before, &[(0.001, 9), (0.01, 12), (f64::INFINITY, 12)]), Some(10.0));
+        assert_eq!(slowest(&before, &[(0.001, 9), (0.01, 12), (f64::INFINITY, 13)]), None);
+        assert_eq!(slowest(&before, &[(0.001, 9), (0.01, 10), (f64::INFINITY, 10)]), Some(1.0));
+    }
 }

@@ -126,10 +126,10 @@ fn upkeep(out: &mut String, upkeep: &Upkeep) -> std::fmt::Result {
         "  file        {before:.0} MB before, {after:.0} MB after, {:.0} MB after compact ({:.1} s)",
         retention.mb_compacted, retention.compact_seconds
     )?;
-    writeln!(out, "\nAsks, from the moment each was due      asked   p50 ms   p99 ms   max ms")?;
+    writeln!(out, "\nAsks, from the moment each was due      asked   p50 ms   p99 ms   max ms   commits within ms")?;
     for (what, one) in [("nothing beside", quiet), ("during the backup", &backup.asks), ("during the removal", &retention.asks)] {
-        let Steady { asked, p50_ms, p99_ms, max_ms } = one;
-        writeln!(out, "  {what:<35} {asked:>6} {p50_ms:>8.2} {p99_ms:>8.2} {max_ms:>8.2}")?;
+        let Steady { asked, p50_ms, p99_ms, max_ms, commits_within_ms } = one;
+        writeln!(out, "  {what:<35} {asked:>6} {p50_ms:>8.2} {p99_ms:>8.2} {max_ms:>8.2} {}", cell(*commits_within_ms, 19, 1))?;
     }
     Ok(())
 }
