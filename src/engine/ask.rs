@@ -182,6 +182,7 @@ impl Engine {
             (waiting, if self.queued(id).is_some() { Instant::now() } else { deadline })
         } else {
             if let Some(ended) = self.wait(waiting, deadline).await {
+                self.settle(&from, id);
                 return Ok(AskReport::Ended(ended));
             }
             // However long the disk takes: nobody is told to come back for what a crash could still undo.

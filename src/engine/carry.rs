@@ -46,9 +46,9 @@ impl Engine {
                 Effect::Cancel { connection, id } => self.links.send(connection, ToBot::Cancelled(id)),
                 Effect::LateAnswer { connection, asked, late } => {
                     self.owe(&asked);
-                    self.hand(connection, asked, late);
+                    self.hand(connection.filter(|_| recorded), asked, late);
                 }
-                Effect::Finish { asked, end, owed } => self.tell(Ended { asked, end, recorded }, owed && recorded),
+                Effect::Finish { asked, end, owed } => self.tell(Ended { asked, end, recorded }, owed),
             }
         }
     }
@@ -76,7 +76,7 @@ impl Engine {
         if owed {
             self.owe(asked);
         }
-        if !self.waiters.finish(&ended) && owed {
+        if !self.waiters.finish(&ended) && owed && ended.recorded {
             let connection = self.relay().hears_answers(&ended.asked.from);
             self.hand(connection, ended.asked.clone(), Arc::new(Late { answer: ended.end.text.clone(), at: ended.end.at, call: None }));
         }
@@ -103,15 +103,18 @@ impl Engine {
             let mut out = Vec::new();
             let mut relay = self.relay();
             let now = self.now();
-            for (connection, clean) in Chores::take(&self.chores.gone) {
-                self.links.close(connection);
-                relay.disconnected(now, connection, clean, &mut out);
-            }
-            for id in Chores::take(&self.chores.unrecorded) {
-                relay.abandon(now, id, &mut out);
-            }
             out.extend(Chores::take(&self.chores.taken).into_iter().map(|id| Effect::Record(Fact::Taken { id, at: now })));
-            relay.tick(now, &mut out);
+            // Whoever goes because the relay stops comes back, and time stands still until then.
+            if !last {
+                for (connection, clean) in Chores::take(&self.chores.gone) {
+                    self.links.close(connection);
+                    relay.disconnected(now, connection, clean, &mut out);
+                }
+                for id in Chores::take(&self.chores.unrecorded) {
+                    relay.abandon(now, id, &mut out);
+                }
+                relay.tick(now, &mut out);
+            }
             drop(self.carry(permit, out));
             if last {
                 return;

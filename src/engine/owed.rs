@@ -98,11 +98,11 @@ impl Engine {
         let (engine, asker) = (self.clone(), asker.clone());
         self.tasks.spawn(async move {
             for id in ids {
-                match engine.read(move |store| store.record(id)).await.map(|record| record.and_then(answer_of)) {
-                    Ok(Some((asked, late))) => engine.links.send(connection, ToBot::Answer(asked, late)),
+                match engine.read(move |store| store.record(id)).await.map(|record| record.map(answer_of)) {
+                    Ok(Some(Some((asked, late)))) => engine.links.send(connection, ToBot::Answer(asked, late)),
                     // Erased.
-                    Ok(None) => engine.settle(&asker, id),
-                    Err(error) => tracing::debug!(%error, request_id = %id, "an answer waits for its asker's next return"),
+                    Ok(None) if engine.store.trouble().is_none() => engine.settle(&asker, id),
+                    _ => tracing::debug!(request_id = %id, "an answer waits for the disk, and for its asker's next return"),
                 }
             }
         });

@@ -173,6 +173,23 @@ async fn an_answer_after_still_working_is_handed_to_a_bot_that_understands_it() 
 }
 
 #[tokio::test]
+async fn who_looks_while_its_call_waits_hears_the_answer_once() {
+    let relay = Relay::start("", &["alice", "bob"]).await;
+    let mut bob = relay.bot("bob").await;
+    let (caller, mut alice) = (relay.caller("alice"), relay.bot_of("alice", "a1").await);
+    let asking = caller.asking(json!({"to": "bob", "message": "slow"}));
+    let wake = bob.wake().await;
+    assert_eq!(caller.get_answer(text(&wake, "request_id"), 0).await["error"], "still_working");
+    bob.answer(&wake, "done").await;
+    assert_eq!(asking.await.unwrap()["answer"], "done");
+    alice.settle().await;
+    alice.settle().await;
+    let mut again = relay.bot_of("alice", "a1").await;
+    again.settle().await;
+    assert!(alice.has_none("answer") && again.has_none("answer"), "its call had it");
+}
+
+#[tokio::test]
 async fn a_frame_that_went_into_a_dead_connection_was_not_handed_over() {
     let relay = Relay::start("ask_timeout_ms = 1000", &["alice", "bob"]).await;
     let mut bob = relay.bot_of("bob", "b1").await;

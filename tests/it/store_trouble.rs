@@ -220,6 +220,36 @@ async fn a_kill_while_syncs_are_errors_loses_nothing_that_was_told_as_recorded()
 }
 
 #[tokio::test]
+async fn what_is_owed_is_handed_over_when_it_is_on_record_and_not_before() {
+    let Some(relay) = on(NO_WRITE, "ask_max_wait_ms = 200").await else { return };
+    let mut alice = relay.bot_of("alice", "a1").await;
+    let mut bob = relay.bot_of("bob", "b1").await;
+    let mut wakes = Vec::new();
+    for question in ["in time", "late"] {
+        let working = alice.call("ask_agent", json!({"to": "bob", "message": question})).await;
+        assert_eq!(text(&working, "error"), "still_working");
+        wakes.push(bob.wake().await);
+    }
+    bob.call("reply", json!({"request_id": wakes[1]["request_id"], "error": "interrupted"})).await;
+    relay.disk_refuses(true);
+    for wake in &wakes {
+        assert_eq!(bob.answer(wake, text(wake, "message")).await["recorded"], json!(false));
+    }
+    for again in 0..2 {
+        alice.call("list_agents", json!({})).await;
+        assert!(alice.has_none("answer"), "it is in memory alone");
+        alice.say_goodbye().await;
+        if again == 1 {
+            it_recovers(&relay).await;
+        }
+        alice = relay.bot_of("alice", "a1").await;
+    }
+    for wake in &wakes {
+        assert_eq!(alice.next("answer").await["answer"], wake["message"]);
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_only_memory_had_when_the_relay_was_killed_is_said_again_by_its_bot() {
     let Some(mut relay) = on(NO_WRITE, "").await else { return };
     let mut listener = relay.spawn(&["listen", "--as", "bob", "--exec", "cat"], "listen");
