@@ -64,7 +64,8 @@ async fn a_bot_that_never_reads_is_dropped_and_hurts_nobody() {
     relay.is_well().await;
 }
 
-/// Of a caller over HTTP only the system can tell; it keeps a clock for each connection that it is to ask for a sign of life.
+/// Of a caller over HTTP only the system can tell; it keeps a clock for each connection that it is to ask for a sign of life. (How
+/// long that takes, and that what a waiting caller does not take is noticed as soon, is told in `inbound/alive.rs`.)
 #[tokio::test]
 async fn a_caller_that_is_silent_is_asked_for_a_sign_of_life() {
     let relay = Relay::start("", &["alice", "bob"]).await;
