@@ -59,6 +59,7 @@ async fn ask(process: &Arc<Process>, number: u64, question: &Question) -> Option
         90..95 => Some(tokio::join!(by_key(process, number, &arguments), by_key(process, number, &arguments)).0),
         _ => {
             let most = Duration::from_millis(process.below(80));
+            process.ledger.calls(number);
             if let Ok(Ok(result)) = tokio::time::timeout(most, process.mcp.try_call("ask_agent", &arguments)).await {
                 process.ledger.told(number, &result);
             }
@@ -71,6 +72,7 @@ async fn ask(process: &Arc<Process>, number: u64, question: &Question) -> Option
 /// Again under the same key until there is a result.
 async fn by_key(process: &Process, number: u64, arguments: &Value) -> Value {
     loop {
+        process.ledger.calls(number);
         if let Ok(result) = process.mcp.try_call("ask_agent", arguments).await {
             process.ledger.told(number, &result);
             return result;
@@ -81,6 +83,7 @@ async fn by_key(process: &Process, number: u64, arguments: &Value) -> Value {
 
 /// Once; a stream that began with an event is taken up again and again. Without one the ask may not have come to the relay.
 async fn by_stream(process: &Process, number: u64, arguments: &Value) -> Option<Value> {
+    process.ledger.calls(number);
     let stream = process.mcp.try_streaming(arguments).await.unwrap_or_default();
     let Some(id) = cut_at(&stream) else {
         let whole = stream.lines().filter_map(|l| l.strip_prefix("data:")).rfind(|d| d.contains("jsonrpc"))?;
@@ -114,6 +117,7 @@ async fn follow(process: &Arc<Process>, number: u64, mut result: Value) -> Value
             let id = format!("{} fetches {number} {n}", process.instance());
             process.call(&id, "get_answer", arguments, Some(number)).await
         } else {
+            process.ledger.calls(number);
             match process.mcp.try_call("get_answer", &arguments).await {
                 Ok(fetched) => {
                     process.ledger.told(number, &fetched);

@@ -35,6 +35,10 @@ struct Request {
     taken: Option<(u64, bool)>,
     /// The request with whose result its late answer was told.
     noted_with: Option<String>,
+    /// Its asker was told to go on with something else.
+    left: bool,
+    /// Its answer came to the asker by itself.
+    handed: bool,
     /// All that was seen of it, for whoever has to find out.
     story: Vec<String>,
 }
@@ -45,9 +49,18 @@ impl Request {
     }
 }
 
+impl Request {
+    /// Its asker has the answer, however it came.
+    fn is_known(&self) -> bool {
+        self.handed || self.noted_with.is_some() || self.told.iter().any(|told| !matches!(told, Told::Ended(_)))
+    }
+}
+
 #[derive(Default)]
 struct Seen {
     questions: Vec<Question>,
+    /// Calls about each question of which it is not known whether their result came: with it the relay has handed it over.
+    under_way: HashMap<u64, i64>,
     requests: HashMap<String, Request>,
     faults: Vec<String>,
     outcomes: BTreeMap<String, u64>,
@@ -138,7 +151,7 @@ impl Ledger {
     /// What a run is to have seen and has not.
     pub fn never(&self, long: bool) -> Vec<&'static str> {
         let seen = self.seen();
-        let often = ["askers that left", "streams taken up", "processes that died", "never answered", "wakes", "answer frames"];
+        let often = ["askers that left", "streams taken up", "processes that died", "never answered", "wakes", "answers first heard by a frame"];
         let rare = ["late answers as notes"].into_iter().filter(|_| long);
         let mut never: Vec<_> = often.into_iter().chain(rare).filter(|what| !seen.counts.contains_key(what)).collect();
         for (what, late) in [("answers acknowledged in time", false), ("answers acknowledged late", true)] {
@@ -196,9 +209,24 @@ impl Ledger {
         *seen.counts.entry("wakes").or_default() += 1;
     }
 
+    /// A call about this question begins. One that is cut is not ended by `told`.
+    pub fn calls(&self, number: u64) {
+        *self.seen().under_way.entry(number).or_default() += 1;
+    }
+
+    /// Answers that bots were told are taken and whose askers, told to go on or of another end, never heard of.
+    pub fn owed(&self) -> Vec<String> {
+        let seen = self.seen();
+        let owed = |r: &Request| r.taken.is_some() && (r.left || !r.told.is_empty()) && !r.is_known();
+        let sure = |r: &Request| seen.under_way.get(&r.question).is_none_or(|n| *n == 0);
+        let found = seen.requests.iter().filter(|(_, r)| owed(r) && sure(r));
+        found.map(|(id, r)| format!("{id} is owed to {}\n  {}", seen.questions[r.question as usize].from, r.story.join("\n  "))).collect()
+    }
+
     /// The asker was told this of its question.
     pub fn told(&self, number: u64, result: &Value) {
         let mut seen = self.seen();
+        *seen.under_way.entry(number).or_default() -= 1;
         let word = result["error"].as_str().unwrap_or(if result["late"] == true { "late" } else { "ok" }).to_owned();
         *seen.outcomes.entry(word).or_default() += 1;
         let Some(request) = result["request_id"].as_str().map(str::to_owned) else {
@@ -215,7 +243,7 @@ impl Ledger {
         }
         match seen.questions[number as usize].read(result) {
             Err(why) => seen.faults.push(format!("question {number}: {why}: {result}")),
-            Ok(None) => {}
+            Ok(None) => seen.requests.get_mut(&request).expect("entered above").left = true,
             Ok(Some(told)) => {
                 let entry = seen.requests.get_mut(&request).expect("entered above");
                 if !entry.told.contains(&told) {
@@ -225,14 +253,29 @@ impl Ledger {
         }
     }
 
+    /// A second result of a call that has one.
+    pub fn told_again(&self, result: &Value) {
+        let mut seen = self.seen();
+        if let Some(request) = seen.requests.get_mut(result["request_id"].as_str().unwrap_or_default()) {
+            request.handed |= result["ok"] == true;
+        }
+    }
+
     /// An answer that came to the asker by itself.
     pub fn handed(&self, name: &str, frame: &Value) {
-        let mut seen = self.seen();
+        let seen = &mut *self.seen();
         let question = seen.requests.get(frame["request_id"].as_str().unwrap_or_default()).map(|r| seen.questions[r.question as usize].clone());
         let right =
             question.is_none_or(|q| q.from == name && frame["to"] == q.to.as_str() && frame["answer"] == answer_of(&q.to, &q.message).as_str());
         if !right {
             seen.faults.push(format!("{name} was handed what it did not ask: {frame}"));
+        }
+        if let Some(request) = seen.requests.get_mut(frame["request_id"].as_str().unwrap_or_default()) {
+            if !request.is_known() {
+                request.story.push("the asker is handed the answer".to_owned());
+                *seen.counts.entry("answers first heard by a frame").or_default() += 1;
+            }
+            request.handed = true;
         }
         *seen.counts.entry("answer frames").or_default() += 1;
     }

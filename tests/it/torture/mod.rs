@@ -80,6 +80,7 @@ async fn whatever_dies_at_any_moment_nothing_is_lost_and_nothing_happens_twice()
         (ledger.nobody_asks() && listed.as_array().unwrap().iter().all(idle)).then_some(())
     })
     .await;
+    all_is_handed_over(&ledger, &relay).await;
     relay.kill().await;
     relay.up().await;
     bots.shutdown().await;
@@ -99,6 +100,19 @@ fn fail_early(ledger: &Ledger, bots: &mut JoinSet<()>, relay: &Relay) {
         panic!("a bot of the test ended: {ended:?}");
     }
     complain(ledger, relay);
+}
+
+/// Whoever was told to go on with something else has its answer when it is back, whatever died in between.
+async fn all_is_handed_over(ledger: &Ledger, relay: &Relay) {
+    let handed = async {
+        while !ledger.owed().is_empty() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    if tokio::time::timeout(PATIENCE, handed).await.is_err() {
+        ledger.owed().into_iter().for_each(|owed| ledger.fault(owed));
+        complain(ledger, relay);
+    }
 }
 
 /// With what the relay logged of the requests in question.

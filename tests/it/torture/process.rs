@@ -63,6 +63,9 @@ impl Process {
     pub async fn call(&self, id: &str, tool: &str, arguments: Value, question: Option<u64>) -> Value {
         let frame = json!({"type": "call", "id": id, "tool": tool, "arguments": arguments});
         let (done, result) = oneshot::channel();
+        if let Some(number) = question {
+            self.ledger.calls(number);
+        }
         self.calls.lock().unwrap().insert(id.to_owned(), Call { frame: frame.clone(), question, done: Some(done) });
         self.say(&frame);
         result.await.expect("a call is kept until its result is there")
@@ -73,7 +76,10 @@ impl Process {
     }
 
     fn result(&self, id: &str, result: Value) {
-        let Some(call) = self.calls.lock().unwrap().remove(id) else { return };
+        let Some(call) = self.calls.lock().unwrap().remove(id) else {
+            // It went over both connections, and this is the result of the second.
+            return self.ledger.told_again(&result);
+        };
         if let Some(question) = call.question {
             self.ledger.told(question, &result);
         }
